@@ -1,0 +1,252 @@
+"""``flywheel.yaml``: what the operator says, with every default and its reason beside it.
+
+Unknown keys are errors with a suggestion. Only ``tasks: {name: {base: ...}}`` is required.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from flywheel.errors import ConfigError
+
+TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
+
+
+class Section(BaseModel):
+    """A part of the file: immutable, and intolerant of keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LabelPolicy(Section):
+    """How feedback becomes labels. Its digest is part of every label."""
+
+    maturity_hours: float = Field(24.0, ge=0, description="a label closes this long after its interaction")
+    audit_share: float = Field(0.02, ge=0, le=1, description="uniform share of traffic set aside for evaluation")
+    gate_labels: tuple[StrongSource, ...] = Field(
+        ("reviewer", "verifier", "outcome", "correction"),
+        description="whose labels may put an audited interaction into the gate or golden suite",
+    )
+
+
+class DataPolicy(Section):
+    """How labels become a dataset."""
+
+    min_examples: int = Field(32, ge=1, description="fewer new training examples than this open no loop")
+    max_per_user: int = Field(20, ge=1, description="absolute cap on one user's examples")
+    max_user_share: float = Field(0.02, gt=0, le=1, description="cap on one user's share; the smaller cap wins")
+    max_per_cluster: int = Field(20, ge=1, description="cap on one near-duplicate cluster")
+    near_duplicate: float = Field(0.7, gt=0, le=1, description="Jaccard of character 5-grams of near copies")
+    replay_share: float = Field(0.25, ge=0, lt=1, description="share of training rows drawn from earlier datasets")
+    self_share: float = Field(0.5, ge=0, le=1, description="cap on rows whose target the model wrote itself")
+    val_share: float = Field(0.1, ge=0, lt=1, description="share of new examples held out for the loss curve")
+
+
+class TrainRecipe(Section):
+    """LoRA supervised fine-tuning."""
+
+    rank: int = Field(16, ge=1, le=256)
+    alpha: float = Field(32.0, gt=0)
+    lr: float = Field(1e-3, gt=0, description="peak learning rate of the first loop, from the base")
+    warm_lr_scale: float = Field(0.5, gt=0, description="later loops start from the champion at this fraction of lr")
+    batch_size: int = Field(8, ge=1)
+    epochs: float = Field(2.0, gt=0)
+    max_steps: int = Field(400, ge=1)
+    max_tokens: int = Field(512, ge=8, description="longer examples are dropped and counted")
+    warmup_share: float = Field(0.08, ge=0, lt=1)
+    seed: int = 0
+    checkpoint_every: int = Field(10, ge=1, description="steps between resume points")
+
+
+class SuitePolicy(Section):
+    """Which audited, labelled interactions judge a candidate."""
+
+    gate_target: int = Field(300, ge=1, description="gate items wanted per loop")
+    gate_min: int = Field(100, ge=1, description="fewer than this gives `inconclusive`")
+    golden_target: int = Field(100, ge=0, description="golden items, frozen once reached")
+    golden_min: int = Field(0, ge=0)
+    golden_share: float = Field(0.5, ge=0, le=1, description="share of audited labels for golden until full")
+    golden_file: str | None = Field(None, description="JSONL of {text, label} or {messages, label}")
+    max_uses: int = Field(5, ge=1, description="gates one item may judge; alpha is divided by this on reuse")
+
+
+class GatePolicy(Section):
+    """When a candidate is good enough."""
+
+    alpha: float = Field(0.05, gt=0, lt=1)
+    min_gain: float = Field(0.01, ge=0, le=1, description="smallest gain in accuracy worth a promotion")
+    golden_margin: float = Field(0.05, gt=0, le=1, description="non-inferiority margin on the golden suite")
+    golden_alpha: float = Field(0.05, gt=0, lt=1)
+
+
+class TriggerPolicy(Section):
+    """When the wheel turns."""
+
+    min_labels: int = Field(100, ge=1, description="new label versions since the last finished loop")
+    cron: str | None = Field(None, description="also start a loop on this schedule, whatever has gathered")
+    interval_seconds: int = Field(30, ge=1, description="how often the sensors look")
+
+
+class ServePolicy(Section):
+    """Defaults of the release that is served."""
+
+    max_tokens: int = Field(256, ge=1)
+    temperature: float = Field(0.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+
+
+class TaskConfig(Section):
+    """One job of the model."""
+
+    base: str = Field(description="model name, hub id or folder")
+    prompt: str | None = Field(None, description="system prompt put before messages that bring none")
+    logs: tuple[str, ...] = Field((), description="JSONL files or folders to read besides the gateway's own log")
+    score: Literal["exact"] = "exact"
+    labels: LabelPolicy = LabelPolicy()
+    data: DataPolicy = DataPolicy()
+    train: TrainRecipe = TrainRecipe()
+    suites: SuitePolicy = SuitePolicy()
+    gate: GatePolicy = GatePolicy()
+    trigger: TriggerPolicy = TriggerPolicy()
+    serve: ServePolicy = ServePolicy()
+
+    @field_validator("logs", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+class GatewayConfig(Section):
+    """The HTTP front door."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    queue_limit: int = Field(64, ge=1, description="requests waiting beyond this get 429")
+    max_rows: int = Field(8, ge=1, description="rows in one decode batch")
+    max_context: int = Field(2048, ge=16, description="prompt plus answer, in tokens")
+    threads: int | None = Field(None, ge=1, description="compute threads; default looks at the machine")
+    dtype: Literal["float32", "bfloat16"] | None = Field(None, description="default looks at the machine")
+
+
+class DagsterConfig(Section):
+    """The Dagster webserver that `flywheel up` starts."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(3000, ge=0, le=65535)
+
+
+class AlertConfig(Section):
+    """Where failures go besides the log."""
+
+    webhook: str | None = None
+
+
+class ComputeConfig(Section):
+    """How training and evaluation children compute."""
+
+    threads: int | None = Field(None, ge=1)
+    dtype: Literal["float32", "bfloat16"] | None = None
+
+
+class Config(Section):
+    """The whole file."""
+
+    environment: Literal["dev", "staging", "production"] = "dev"
+    home: str = ".flywheel"
+    registry: str | None = Field(None, description="SQLAlchemy URL; default SQLite inside home")
+    gateway: GatewayConfig = GatewayConfig()
+    dagster: DagsterConfig = DagsterConfig()
+    compute: ComputeConfig = ComputeConfig()
+    alerts: AlertConfig = AlertConfig()
+    tasks: dict[str, TaskConfig]
+
+    @field_validator("tasks")
+    @classmethod
+    def _task_names(cls, tasks: dict[str, TaskConfig]) -> dict[str, TaskConfig]:
+        if not tasks:
+            raise ValueError("no task is defined; add one under `tasks:`")
+        for name in tasks:
+            if not TASK_NAME.match(name):
+                raise ValueError(f"task name {name!r} must match [a-z][a-z0-9_]*")
+        return tasks
+
+    def task(self, name: str) -> TaskConfig:
+        """The named task. Raises ConfigError listing the known ones."""
+        if name not in self.tasks:
+            raise ConfigError(f"unknown task {name!r}; flywheel.yaml defines: {', '.join(sorted(self.tasks))}")
+        return self.tasks[name]
+
+
+def config_path(path: str | Path | None = None) -> Path:
+    """Where the configuration is: the argument, ``FLYWHEEL_CONFIG``, or ``./flywheel.yaml``."""
+    return Path(path or os.environ.get("FLYWHEEL_CONFIG") or "flywheel.yaml").absolute()
+
+
+def load_config(path: str | Path | None = None) -> Config:
+    """Read and validate the configuration; relative paths in it are relative to its folder.
+
+    ``FLYWHEEL_HOME`` overrides ``home``. Raises ConfigError with one line per fault.
+    """
+    where = config_path(path)
+    try:
+        raw = yaml.safe_load(where.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{where}: no such file; run `flywheel init` to make one") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where}: not valid YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{where}: expected a mapping with `tasks:`, found {type(raw).__name__}")
+    return parse_config(raw, where)
+
+
+def parse_config(raw: dict[str, Any], where: Path) -> Config:
+    """Validate an already parsed mapping as if it had been read from ``where``."""
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{where}: {_explain(item)}" for item in error.errors())) from error
+    folder = where.parent
+    updates: dict[str, Any] = {"home": str(folder / (os.environ.get("FLYWHEEL_HOME") or config.home))}
+    updates["tasks"] = {name: _rebase(task, folder) for name, task in config.tasks.items()}
+    return config.model_copy(update=updates)
+
+
+def _rebase(task: TaskConfig, folder: Path) -> TaskConfig:
+    suites = task.suites
+    if suites.golden_file is not None:
+        suites = suites.model_copy(update={"golden_file": str(folder / suites.golden_file)})
+    return task.model_copy(update={"logs": tuple(str(folder / log) for log in task.logs), "suites": suites})
+
+
+def _explain(item: Any) -> str:
+    location = ".".join(str(part) for part in item["loc"])
+    if item["type"] != "extra_forbidden":
+        return f"{location}: {item['msg']}"
+    key = str(item["loc"][-1])
+    close = difflib.get_close_matches(key, _known_keys(item["loc"][:-1]), n=1)
+    return f"{location}: unknown key" + (f"; did you mean `{close[0]}`?" if close else "")
+
+
+def _known_keys(parents: tuple[Any, ...]) -> list[str]:
+    model: type[BaseModel] = Config
+    steps = [str(part) for part in parents]
+    while steps:
+        step = steps.pop(0)
+        if step == "tasks" and steps:
+            steps.pop(0)
+            model = TaskConfig
+            continue
+        annotation = model.model_fields[step].annotation if step in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

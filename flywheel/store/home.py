@@ -1,0 +1,127 @@
+"""The home folder: where everything of one deployment lies."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from flywheel.config import Config
+from flywheel.store.files import write_atomic
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths inside one ``FLYWHEEL_HOME``."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, config: Config) -> Home:
+        """The home a configuration names, created if missing."""
+        home = cls(Path(config.home))
+        for folder in (home.log, home.data, home.datasets, home.checkpoints, home.runs, home.suites, home.evaluations):
+            folder.mkdir(parents=True, exist_ok=True)
+        return home
+
+    @property
+    def log(self) -> Path:
+        """The gateway's write-ahead log: ``<boot>-<seq>.jsonl``."""
+        return self.root / "log"
+
+    @property
+    def data(self) -> Path:
+        """Parquet segments: ``<table>/task=<task>/day=<day>/<digest>.parquet``."""
+        return self.root / "data"
+
+    @property
+    def datasets(self) -> Path:
+        """``<digest>/{examples.parquet,manifest.json,card.md}``."""
+        return self.root / "datasets"
+
+    @property
+    def suites(self) -> Path:
+        """``<digest>.json``: the items of a suite."""
+        return self.root / "suites"
+
+    @property
+    def checkpoints(self) -> Path:
+        """``<digest>/{adapter_model.safetensors,adapter_config.json,manifest.json}``."""
+        return self.root / "checkpoints"
+
+    @property
+    def evaluations(self) -> Path:
+        """``<digest>.json``: scores per item."""
+        return self.root / "evaluations"
+
+    @property
+    def runs(self) -> Path:
+        """Working folders of training and evaluation children, by input digest."""
+        return self.root / "runs"
+
+    @property
+    def locks(self) -> Path:
+        """Lock files."""
+        return self.root / "locks"
+
+    @property
+    def dagster(self) -> Path:
+        """``DAGSTER_HOME`` of ``flywheel up``."""
+        return self.root / "dagster"
+
+    def secret(self) -> bytes:
+        """The deployment's key: pseudonymises users and draws the audit sample. Made once, readable by the owner."""
+        path = self.root / "secret.key"
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            candidate = self.root / f".secret.{os.getpid()}"
+            write_atomic(candidate, secrets.token_bytes(32), mode=0o600)
+            try:
+                os.link(candidate, path)  # fails if another process was first: then theirs is the key
+            except FileExistsError:
+                pass
+            finally:
+                candidate.unlink()
+            return path.read_bytes()
+
+    def user_key(self, user: str | None) -> str:
+        """Keyed hash of a caller's user id; ``""`` when there is none. 32 hex digits."""
+        if not user:
+            return ""
+        return self._mac(f"user|{user}").hex()[:32]
+
+    def audited(self, interaction_id: str, share: float) -> bool:
+        """Whether an interaction is in the uniform audit sample: a keyed hash, so nobody outside can aim at it."""
+        return int.from_bytes(self._mac(f"audit|{interaction_id}")[:8], "big") < share * 2**64
+
+    def _mac(self, text: str) -> bytes:
+        return hmac.new(self.secret(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+
+
+def boot_id() -> str:
+    """Identifies this boot of the machine, so that a recorded pid can be told from a later namesake."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def process_alive(recorded_boot: str, pid: int, started: str = "") -> bool:
+    """Whether a process recorded as (boot id, pid, start ticks) still runs on this machine."""
+    if recorded_boot != boot_id():
+        return False
+    now = process_started(pid)
+    return bool(now) and (not started or now == started)
+
+
+def process_started(pid: int) -> str:
+    """Start time of a live, non-zombie process in clock ticks since boot, or ``""``."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

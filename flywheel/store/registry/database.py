@@ -1,0 +1,150 @@
+"""Opening the registry, and the one way to write to it.
+
+On SQLite the driver's own transaction handling is off, readers see a WAL snapshot, and every write transaction is
+``BEGIN IMMEDIATE`` with a 30 s busy timeout: deferred transactions were measured to lose updates in silence.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from flywheel.config import Config
+from flywheel.errors import StoreError
+from flywheel.store.files import locked
+from flywheel.store.home import Home
+from flywheel.store.registry.schema import utc_now
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """An open transaction. ``rows``/``row``/``scalar`` read; ``execute`` writes."""
+
+    connection: sa.Connection
+    environment: str
+    actor: str
+
+    def stamp(self) -> dict[str, str]:
+        """The environment, actor and time columns of a new or changed row."""
+        return {"environment": self.environment, "actor": self.actor, "at": utc_now()}
+
+    def execute(self, statement: sa.Executable, parameters: Sequence[dict[str, Any]] | None = None) -> int:
+        """Run a write and return how many rows it touched."""
+        if parameters is not None and not parameters:
+            return 0
+        result = self.connection.execute(statement, parameters) if parameters else self.connection.execute(statement)
+        return int(getattr(result, "rowcount", 0))
+
+    def rows(self, statement: sa.Select[Any]) -> list[dict[str, Any]]:
+        """All rows as dictionaries by column name."""
+        return [dict(row) for row in self.connection.execute(statement).mappings()]
+
+    def row(self, statement: sa.Select[Any]) -> dict[str, Any] | None:
+        """The first row, or None."""
+        found = self.connection.execute(statement).mappings().first()
+        return dict(found) if found is not None else None
+
+    def scalar(self, statement: sa.Select[Any]) -> Any:
+        """The first column of the first row, or None."""
+        return self.connection.execute(statement).scalar()
+
+
+class Registry:
+    """The registry of one deployment.
+
+    Args:
+        url: SQLAlchemy URL.
+        environment: written into every row (``dev``, ``staging``, ``production``).
+        actor: who or what acts; default the operating-system user.
+    """
+
+    def __init__(self, url: str, *, environment: str = "dev", actor: str | None = None) -> None:
+        self.url = url
+        self.environment = environment
+        self.actor = actor or os.environ.get("FLYWHEEL_ACTOR") or getpass.getuser()
+        self._engine = _make_engine(url)
+
+    @classmethod
+    def of(cls, config: Config, *, actor: str | None = None) -> Registry:
+        """Open (and create or migrate, when needed) the registry a configuration names."""
+        home = Home.of(config)
+        url = config.registry or f"sqlite:///{home.root / 'registry.db'}"
+        registry = cls(url, environment=config.environment, actor=actor)
+        with locked(home.locks / "migrate.lock"):
+            registry.migrate()
+        return registry
+
+    def migrate(self) -> None:
+        """Bring the schema to this version. Raises StoreError when the database is newer than this code."""
+        from alembic import command
+        from alembic.migration import MigrationContext
+        from alembic.script import ScriptDirectory
+
+        alembic_config = _alembic_config(self.url)
+        head = ScriptDirectory.from_config(alembic_config).get_current_head()
+        with self._engine.connect() as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+        if current == head:
+            return
+        try:
+            command.upgrade(alembic_config, "head")
+        except Exception as error:
+            raise StoreError(f"{self.url}: cannot migrate the registry from {current} to {head}: {error}") from error
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A write transaction: all of it happens or none."""
+        with self._engine.connect() as connection:
+            connection.execution_options(flywheel_write=True)
+            with connection.begin():
+                yield Transaction(connection, self.environment, self.actor)
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """A consistent snapshot."""
+        with self._engine.connect() as connection, connection.begin():
+            yield Transaction(connection, self.environment, self.actor)
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._engine.dispose()
+
+
+def _alembic_config(url: str) -> Any:
+    from alembic.config import Config as AlembicConfig
+
+    config = AlembicConfig()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    return config
+
+
+def _make_engine(url: str) -> sa.Engine:
+    if not url.startswith("sqlite"):
+        return sa.create_engine(url, pool_pre_ping=True)
+    engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # SQLAlchemy's events below emit BEGIN themselves
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA busy_timeout=30000")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        write = connection.get_execution_options().get("flywheel_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
