@@ -87,7 +87,13 @@ def query(home: Home, registry: Registry, table: str, task: str, sql: str, param
     """
     with registry.read() as tx:
         paths = [str(home.data / row["path"]) for row in visible(tx, table, task)]
-    with duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False}) as connection:
+    # The session's zone is part of every time that comes back: it must not be the machine's.
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "autoinstall_known_extensions": False,
+        "TimeZone": "UTC",
+    }
+    with duckdb.connect(":memory:", config=settings) as connection:
         if paths:
             connection.from_parquet(paths, union_by_name=True, hive_partitioning=False).create_view("rows")
         else:
@@ -103,8 +109,14 @@ def read_rows(home: Home, registry: Registry, table: str, task: str, order_by: s
     return rows
 
 
+_JSON = (str, int, float, bool, type(None))
+
+
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: json.loads(json.dumps(value, default=str)) for key, value in row.items()}
+    return {
+        key: value if isinstance(value, _JSON) else json.loads(json.dumps(value, default=str))
+        for key, value in row.items()
+    }
 
 
 __all__ = ["Segment", "query", "read_rows", "register", "unregister", "visible", "write_segment"]

@@ -57,6 +57,7 @@ FEEDBACK = pa.schema(
         ("supersedes", pa.string()),
         ("origin", pa.string()),  # the log it came from
         ("source_offset", pa.int64()),
+        ("source_id", pa.string()),  # the sender's own id, "" when none; (source, source_id) is kept once
     ]
 )
 
@@ -109,6 +110,7 @@ EXAMPLES = pa.schema(
         ("weight", pa.float64()),
         ("origin", pa.string()),  # new | replay | anchor
         ("generated_by", pa.string()),  # release digest when the target is a model's own answer, else ""
+        ("row_key", pa.string()),  # keyed hash of the content: names a row without its text
     ]
 )
 

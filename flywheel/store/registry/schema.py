@@ -107,7 +107,19 @@ suite_items = sa.Table(
     sa.Column("kind", sa.String(16), nullable=False),  # gate | golden
     sa.Column("state", sa.String(16), nullable=False),  # live | graduated
     sa.Column("uses", sa.Integer, nullable=False, default=0),
-    sa.Column("loop_id", sa.String(96)),  # the loop that put it in
+    sa.Column("loop_id", sa.String(96)),  # the latest loop that drew it
+    *_stamps(),
+)
+
+# Which suites a loop is judged by: drawn once, so that traffic arriving between two attempts changes nothing.
+selections = sa.Table(
+    "selections",
+    metadata,
+    sa.Column("loop_id", sa.String(96), primary_key=True),
+    sa.Column("task", sa.String(64), nullable=False),
+    sa.Column("gate", DIGEST, nullable=False),
+    sa.Column("golden", DIGEST, nullable=False),
+    sa.Column("counts", sa.JSON, nullable=False),
     *_stamps(),
 )
 

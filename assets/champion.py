@@ -1,0 +1,78 @@
+"""Asset ``champion``: the release that the task serves, moved only by a decision record."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from assets.dataset import ended_observation
+from assets.deployment import Deployment
+from assets.metadata import numbers
+from assets.steps import loop_step
+from flywheel.errors import FlywheelError
+from flywheel.gate import card
+from flywheel.loops.champion import ChampionStage, champion_stage, promote_latest
+
+
+def champion(task: str) -> dg.AssetsDefinition:
+    """The asset of one task."""
+    key = dg.AssetKey([task, "champion"])
+    evaluation = dg.AssetKey([task, "evaluation"])
+
+    @dg.multi_asset(
+        name=f"{task}__champion",
+        specs=[
+            dg.AssetSpec(
+                key,
+                deps=[evaluation],
+                group_name=task,
+                kinds={"torch", "fastapi"},
+                skippable=True,
+                description=(
+                    "The release that answers this task's requests. A run materialises it only when the gate's "
+                    "decision record says `promote` for this release, these suites and this champion. To go back: "
+                    f"`flywheel rollback --task {task}`."
+                ),
+            )
+        ],
+    )
+    def _champion(context: dg.AssetExecutionContext, deployment: Deployment) -> Iterator[Any]:
+        if evaluation not in context.selected_asset_keys and "flywheel/loop_id" not in context.run.tags:
+            yield from _by_hand(context, deployment)
+            return
+        with loop_step(context, deployment, task) as ctx:
+            result = champion_stage(ctx)
+        if result.promotion is None:
+            context.log.info(f"{ctx.lease.loop_id}: {result.verdict}; the champion stays")
+            yield ended_observation(task, ctx.lease.loop_id, result.verdict, result.reasons)
+            return
+        yield _materialized(result, ctx.lease.loop_id)
+
+    def _by_hand(context: dg.AssetExecutionContext, deployment: Deployment) -> Iterator[Any]:
+        """Only `champion` was selected: the last decision must allow it, by the same rules as ever."""
+        with deployment.open(actor=f"dagster:{context.run_id}") as opened:
+            try:
+                result = promote_latest(opened.config, opened.home, opened.registry, task)
+            except FlywheelError as error:
+                raise dg.Failure(description=f"refused: {error}", allow_retries=False) from error
+        yield _materialized(result, result.loop_id or "none")
+
+    def _materialized(result: ChampionStage, loop_id: str) -> dg.MaterializeResult[None]:
+        promotion = result.promotion
+        assert promotion is not None, result
+        return dg.MaterializeResult(
+            asset_key=key,
+            metadata={
+                "loop": loop_id,
+                "decision_card": dg.MetadataValue.md(card(result.decision)),
+                "release": promotion.release,
+                "previous": promotion.previous,
+                **numbers({"version": promotion.version, "replicas": promotion.replicas}, "champion/"),
+                **numbers({"swap_ms": promotion.swap_ms}, "champion/"),
+                "rollback": f"flywheel rollback --task {task}",
+                "notes": "; ".join(promotion.notes) or "-",
+            },
+            data_version=dg.DataVersion(promotion.release),
+        )
+
+    return _champion

@@ -1,0 +1,43 @@
+"""Asset ``labels``: what the labelling policy makes of the feedback."""
+
+import dagster as dg
+
+from assets.deployment import Deployment
+from assets.metadata import counts, numbers
+from assets.steps import intake_step
+from flywheel.labels import policy_digest, run_labels
+from flywheel.store.digests import digest
+
+
+def labels(task: str) -> dg.AssetsDefinition:
+    """The asset of one task."""
+
+    @dg.asset(
+        name="labels",
+        key_prefix=task,
+        group_name=task,
+        deps=[dg.AssetKey([task, "interactions"])],
+        kinds={"duckdb", "parquet"},
+    )
+    def _labels(context: dg.AssetExecutionContext, deployment: Deployment) -> dg.MaterializeResult[None]:
+        """One label per interaction that has feedback and has matured: a target, or the reason why there is none.
+
+        Labels are a pure function of feedback and policy. A label that changes becomes a new numbered version; the
+        loop sensor counts those.
+        """
+        with intake_step(context, deployment) as opened:
+            report = run_labels(opened.config, opened.home, opened.registry, task)
+            policy = policy_digest(opened.config.task(task).labels)
+        context.log.info(f"{report.new_versions} new label versions; {report.waiting} not mature yet")
+        return dg.MaterializeResult(
+            metadata={
+                "dagster/row_count": report.total,
+                **numbers(vars(report), "labels/"),
+                "by_use": counts(report.by_use, "use"),
+                "by_source": counts(report.by_source, "source"),
+                "policy": policy,
+            },
+            data_version=dg.DataVersion(digest([policy, report.last_seq])),
+        )
+
+    return _labels

@@ -1,0 +1,96 @@
+"""Caps on what one user, and one near-duplicate cluster, may contribute to a dataset.
+
+Both an absolute count and a share: a share alone lets a flood grow the dataset that it is a share of, and a count alone
+lets a few users own a small one (a fixed number of poisoned examples is enough to steer a model, whatever the size).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flywheel.config import DataPolicy
+from flywheel.datasets.rows import ANONYMOUS, Row
+
+PER_USER_AND_CLUSTER = 3
+SMALLEST_SHARE_CAP = 5
+"""Rows one user may always have (unless `max_per_user` is less): 2 % of a first loop's 60 rows would be one."""
+
+
+@dataclass
+class Quota:
+    """Admits rows one by one until a user, a cluster, or a user in a cluster is full."""
+
+    per_user: int
+    per_cluster: int
+    _users: Counter[str] = field(default_factory=Counter)
+    _clusters: Counter[str] = field(default_factory=Counter)
+    _both: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def refusal(self, row: Row) -> str:
+        """Why the row is one too many, or ``""``; an admitted row is counted. Anonymous rows have no user to cap."""
+        both = (row.user_key, row.cluster_id)
+        if row.user_key != ANONYMOUS:
+            if self._both[both] >= PER_USER_AND_CLUSTER:
+                return "user_cluster_cap"
+            if self._users[row.user_key] >= self.per_user:
+                return "user_cap"
+        if self._clusters[row.cluster_id] >= self.per_cluster:
+            return "cluster_cap"
+        self._users[row.user_key] += 1
+        self._clusters[row.cluster_id] += 1
+        self._both[both] += 1
+        return ""
+
+
+@dataclass(frozen=True)
+class Capped:
+    """Rows within the caps, and who was held back."""
+
+    rows: list[Row]
+    dropped: Counter[str]
+    per_user: int  # the cap that held
+    users: int  # users that lost rows to a cap
+    quota: Quota  # as filled by ``rows``; replay goes on from here
+
+
+def cap(rows: Iterable[Row], policy: DataPolicy) -> Capped:
+    """Apply the caps; which rows stay depends on weight and digest, not on order.
+
+    The share is of the rows that stay, so the cap is the largest c with c <= max(floor, ceil(max_user_share * kept(c)))
+    and c <= max_per_user: lowering c lowers what is kept, which may lower c again.
+    """
+    ordered = sorted(rows, key=lambda row: row.preference)
+    per_user = policy.max_per_user
+    while True:
+        result = _admit(ordered, Quota(per_user, policy.max_per_cluster))
+        allowed = max(SMALLEST_SHARE_CAP, math.ceil(policy.max_user_share * len(result.rows)))
+        if per_user <= allowed:
+            return result
+        per_user = allowed
+
+
+def _admit(ordered: list[Row], quota: Quota) -> Capped:
+    kept: list[Row] = []
+    dropped: Counter[str] = Counter()
+    held_back: set[str] = set()
+    for row in ordered:
+        reason = quota.refusal(row)
+        if not reason:
+            kept.append(row)
+            continue
+        dropped[reason] += 1
+        if reason != "cluster_cap":
+            held_back.add(row.user_key)
+    kept.sort(key=lambda row: row.example_id)
+    return Capped(kept, dropped, quota.per_user, len(held_back), quota)
+
+
+def largest_user_share(rows: Iterable[Row]) -> float:
+    """The largest share of rows that one known user has; 0 when none is known."""
+    users = Counter(row.user_key for row in rows)
+    total = users.total()
+    users.pop(ANONYMOUS, None)
+    return max(users.values(), default=0) / total if total else 0.0

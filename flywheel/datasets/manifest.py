@@ -1,0 +1,96 @@
+"""A dataset's digest and manifest: what is in it, what was dropped and why. Counts and digests only, no text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from flywheel.datasets.caps import largest_user_share
+from flywheel.datasets.firewall import WARN_SHARE
+from flywheel.datasets.rows import Row, content
+from flywheel.store.digests import digest, rows_digest
+from flywheel.store.tables import SCHEMA_VERSION
+
+TOP_TARGETS = 50
+
+
+def dataset_rows_digest(columns: Iterable[dict[str, Any]]) -> str:
+    """Digest of stored rows by example id, whatever their order."""
+    return rows_digest((row["example_id"], content(row)) for row in columns)
+
+
+def dataset_digest(task: str, parent: str | None, policies: Sequence[str], rows: str) -> str:
+    """A dataset's name: its rows, the policies that made them, and the dataset that the champion was trained on."""
+    return digest(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "task": task,
+            "parent": parent,
+            "policies": sorted(set(policies)),
+            "rows": rows,
+        }
+    )
+
+
+def row_counts(rows: Sequence[Row]) -> dict[str, int]:
+    """Rows by side and origin."""
+    sides, origins = Counter(row.side for row in rows), Counter(row.origin for row in rows)
+    return {"train": sides["train"], "val": sides["val"], "new": origins["new"], "replay": origins["replay"]}
+
+
+def target_counts(rows: Sequence[Row]) -> dict[str, Any]:
+    """How often each target occurs, most frequent first, without saying what they are."""
+    counts = Counter(row.target for row in rows)
+    return {"distinct": len(counts), "top": sorted(counts.values(), reverse=True)[:TOP_TARGETS]}
+
+
+def firewall_counts(stopped: int, screened: int) -> dict[str, Any]:
+    """What the firewall stopped of the rows it saw; ``warn`` above 10 %."""
+    share = stopped / screened if screened else 0.0
+    return {"stopped": stopped, "screened": screened, "share": round(share, 6), "warn": share > WARN_SHARE}
+
+
+def make_manifest(
+    *,
+    task: str,
+    parent: str | None,
+    lineage: Sequence[str],
+    policies: Sequence[str],
+    columns: Sequence[dict[str, Any]],
+    rows: Sequence[Row],
+    considered: int,
+    dropped: Counter[str],
+    caps: dict[str, Any],
+    firewall: dict[str, Any],
+    replay: dict[str, Any],
+    window: Sequence[int] | None,
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    """The manifest of finished rows. ``considered`` = new rows + all of ``dropped``."""
+    fingerprint = dataset_rows_digest(columns)
+    new = [row for row in rows if row.origin == "new"]
+    own = sum(row.self_generated for row in rows)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "dataset",
+        "task": task,
+        "digest": dataset_digest(task, parent, policies, fingerprint),
+        "rows_digest": fingerprint,
+        "policies": sorted(set(policies)),
+        "parent": parent,
+        "lineage": list(lineage),
+        "window": list(window) if window is not None else None,  # label versions after the first, up to the second
+        "considered": considered,
+        "rows": row_counts(rows),
+        "dropped": dict(sorted(dropped.items())),
+        "caps": {**caps, "largest_user_share": round(largest_user_share(rows), 6)},
+        "firewall": firewall,
+        "replay": replay,
+        "self_generated": {"rows": own, "share": round(own / len(rows), 6) if rows else 0.0},
+        "labels": dict(sorted(Counter(row.label_source for row in new).items())),
+        "targets": target_counts(rows),
+        "tokens": None,  # counted by training, which knows the tokenizer
+        "card": "card.md",
+        "notes": list(notes),
+    }

@@ -1,0 +1,159 @@
+"""One example while a dataset is being made: the stored columns plus what the steps compare it by."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flywheel.datasets.prompts import Message, prompt_key, prompt_text, target_text
+from flywheel.store.digests import canonical_json, digest
+
+ANONYMOUS = ""
+"""User key of callers that named no user. They are nobody in particular: never linked, never counted as one user."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One prompt with its target.
+
+    ``text``, ``key`` and ``target`` are what near copies, equal inputs and equal answers are recognised by.
+    ``example_id`` covers interaction, messages and tools, so a relabelled interaction is another example.
+    """
+
+    example_id: str
+    interaction_id: str
+    user_key: str
+    conversation_id: str
+    messages: tuple[Message, ...]  # the last one is the target
+    tools: tuple[Any, ...]
+    text: str
+    key: str
+    target: str
+    weight: float
+    generated_by: str
+    label_source: str = ""
+    policy_digest: str = ""
+    seq: int = 0
+    cluster_id: str = ""
+    side: str = "train"
+    origin: str = "new"
+    line: int = 0  # of the file that the row came from, when it came from one
+
+    @property
+    def self_generated(self) -> bool:
+        """Whether the target is a model's own answer."""
+        return bool(self.generated_by)
+
+    @property
+    def preference(self) -> tuple[float, str]:
+        """Sort key of which rows stay when some must go: heavier first, then by digest, which nobody can aim at."""
+        return (-self.weight, self.example_id)
+
+    @property
+    def voter(self) -> str:
+        """Who speaks through this row when labels contradict each other: the user, or else the conversation or line."""
+        return self.user_key or f"conversation {self.conversation_id}|line {self.line}"
+
+
+def make_row(
+    messages: Sequence[Message],
+    target: Message,
+    tools: Sequence[Any] | None,
+    *,
+    interaction_id: str = "",
+    user_key: str = ANONYMOUS,
+    conversation_id: str = "",
+    weight: float = 1.0,
+    generated_by: str = "",
+    label_source: str = "",
+    policy_digest: str = "",
+    seq: int = 0,
+    line: int = 0,
+) -> Row:
+    """A row of a prompt (system message included) and the answer to learn."""
+    whole = (*messages, target)
+    return Row(
+        example_id=digest([interaction_id, whole, list(tools or [])])[:32],
+        interaction_id=interaction_id,
+        user_key=user_key,
+        conversation_id=conversation_id,
+        messages=whole,
+        tools=tuple(tools or ()),
+        text=prompt_text(messages),
+        key=prompt_key(messages, tools),
+        target=target_text(target),
+        weight=weight,
+        generated_by=generated_by,
+        label_source=label_source,
+        policy_digest=policy_digest,
+        seq=seq,
+        line=line,
+    )
+
+
+def to_columns(row: Row, secret: bytes) -> dict[str, Any]:
+    """The row as columns of EXAMPLES; only the target is learned."""
+    columns = {
+        "example_id": row.example_id,
+        "interaction_id": row.interaction_id,
+        "user_key": row.user_key,
+        "conversation_id": row.conversation_id,
+        "cluster_id": row.cluster_id,
+        "side": row.side,
+        "kind": "sft",
+        "messages": canonical_json(row.messages).decode(),
+        "tools": canonical_json(row.tools).decode() if row.tools else "",
+        "train_mask": [False] * (len(row.messages) - 1) + [True],
+        "weight": row.weight,
+        "origin": row.origin,
+        "generated_by": row.generated_by,
+    }
+    content = canonical_json([columns["messages"], columns["tools"]])
+    columns["row_key"] = hmac.new(secret, b"row|" + content, hashlib.sha256).hexdigest()[:32]
+    return columns
+
+
+def from_columns(columns: dict[str, Any]) -> Row:
+    """The row behind stored columns, as an earlier dataset's example; label details are not stored with it."""
+    messages = json.loads(columns["messages"])
+    tools = json.loads(columns["tools"] or "[]")
+    return Row(
+        example_id=columns["example_id"],
+        interaction_id=columns["interaction_id"] or "",
+        user_key=columns["user_key"] or ANONYMOUS,
+        conversation_id=columns["conversation_id"] or "",
+        messages=tuple(messages),
+        tools=tuple(tools),
+        text=prompt_text(messages[:-1]),
+        key=prompt_key(messages[:-1], tools),
+        target=target_text(messages[-1]),
+        weight=columns["weight"],
+        generated_by=columns["generated_by"] or "",
+        side=columns["side"],
+        origin=columns["origin"],
+    )
+
+
+CONTENT = (
+    "interaction_id",
+    "conversation_id",
+    "side",
+    "kind",
+    "messages",
+    "tools",
+    "train_mask",
+    "weight",
+    "origin",
+    "generated_by",
+)
+"""Columns that a dataset's digest covers. Not `user_key` and `row_key`, which differ between deployments for equal
+traffic, nor `cluster_id`, whose name may change with texts that are not in the dataset."""
+
+
+def content(columns: dict[str, Any]) -> dict[str, Any]:
+    """What of a stored row the dataset's digest covers."""
+    return {name: columns[name] for name in CONTENT}

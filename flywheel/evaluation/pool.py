@@ -1,0 +1,113 @@
+"""Which interactions may judge: audited, labelled by a trusted source, in the loop's window, unseen by the champion."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flywheel.config import Config
+from flywheel.datasets import cluster_ids, lineage_prompts, near_any, prompt_text
+from flywheel.datasets.firewall import large_clusters
+from flywheel.datasets.source import traffic
+from flywheel.labels import current_labels
+from flywheel.store.home import Home
+from flywheel.store.registry import Registry
+from flywheel.store.segments import query
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An interaction that may become a suite item.
+
+    Attributes:
+        text: the prompt as near copies compare it.
+        cluster: its near-duplicate cluster.
+        uses: how often it has judged; 0 when it was never drawn.
+        large: its cluster is so large a part of the traffic that near copies may train.
+        near: it is a near copy of something the champion was trained on.
+    """
+
+    interaction_id: str
+    conversation_id: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    label: str
+    text: str
+    cluster: str = ""
+    uses: int = 0
+    large: bool = False
+    near: bool = False
+
+
+def labelled(
+    config: Config, home: Home, registry: Registry, task: str, *, from_seq: int, to_seq: int
+) -> tuple[list[Candidate], Counter[str]]:
+    """Audited interactions with a trusted label of the window ``from_seq < seq <= to_seq``, and why others are out."""
+    trusted = config.task(task).labels.gate_labels
+    left_out: Counter[str] = Counter()
+    labels: dict[str, str] = {}
+    for row in current_labels(home, registry, task, up_to_seq=to_seq):
+        if row["use"] != "eval" or row["seq"] <= from_seq:
+            continue
+        if row["target_kind"] != "interaction":
+            left_out["label of a whole conversation"] += 1
+        elif row["label_source"] not in trusted:
+            left_out["label source not trusted"] += 1
+        elif not (row["chosen"] or "").strip():
+            left_out["label without a right answer"] += 1
+        else:
+            labels[row["target_id"]] = row["chosen"]
+    found = []
+    sql = "SELECT interaction_id, conversation_id, request FROM rows WHERE audit ORDER BY interaction_id"
+    for row in query(home, registry, "interactions", task, sql).to_pylist():
+        if (label := labels.pop(row["interaction_id"], None)) is not None:
+            request = json.loads(row["request"])
+            conversation = row["conversation_id"] or row["interaction_id"]
+            messages, tools = request["messages"], request.get("tools") or None
+            found.append(Candidate(row["interaction_id"], conversation, messages, tools, label, prompt_text(messages)))
+    if labels:
+        left_out["labelled for evaluation but not in the audit sample"] += len(labels)
+    return found, left_out
+
+
+def compare(
+    candidates: Sequence[Candidate],
+    home: Home,
+    registry: Registry,
+    task: str,
+    *,
+    lineage: Sequence[str],
+    threshold: float,
+) -> list[Candidate]:
+    """Fill in ``cluster``, ``near`` and ``large``.
+
+    Args:
+        lineage: digests of the datasets that the champion has learned.
+        threshold: Jaccard of character 5-grams from which two prompts are near copies.
+    """
+    taught = lineage_prompts(home, lineage)
+    texts = [candidate.text for candidate in candidates]
+    clusters = cluster_ids([*texts, *taught], threshold=threshold)
+    near = near_any(texts, taught, threshold=threshold) if taught else [False] * len(texts)
+    members: dict[str, set[str]] = defaultdict(set)
+    mine = set(clusters[: len(texts)])
+    for cluster, text in zip(clusters, [*texts, *taught], strict=True):
+        if cluster in mine:
+            members[cluster].add(text)
+    total, texts_of_all = traffic(home, registry, task)
+    large = large_clusters(dict(members), texts_of_all, total=total, threshold=threshold)
+    return [
+        replace(candidate, cluster=cluster, near=is_near, large=cluster in large)
+        for candidate, cluster, is_near in zip(candidates, clusters, near, strict=False)
+    ]
+
+
+def draw_key(home: Home, purpose: str, identity: str) -> float:
+    """A number in [0, 1) that nobody outside can foresee, equal in every run: the order of a uniform draw."""
+    mac = hmac.new(home.secret(), f"suite|{purpose}|{identity}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(mac[:6], "big") / 2**48

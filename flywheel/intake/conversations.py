@@ -1,0 +1,96 @@
+"""The order of a conversation's turns, by time, also when an earlier turn arrives after a later one.
+
+Turns are ordered by time, then by how much the request holds (a longer history comes later; logs often have whole
+seconds), then by id. A late turn moves those after it: their rows are written anew in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow.parquet as pq
+
+from flywheel.intake.records import Json
+from flywheel.store import segments
+from flywheel.store.home import Home
+from flywheel.store.registry import Registry
+from flywheel.store.segments import Segment, write_segment
+
+_SQL = (
+    "SELECT interaction_id, conversation_id, ts, turn_index, parent_interaction_id, choice_index,"
+    " strlen(request) AS request_length FROM rows WHERE conversation_id IN (SELECT unnest($1))"
+)
+
+
+@dataclass
+class Rewrites:
+    """Segments that replace others because turns in them moved."""
+
+    hidden: list[str] = field(default_factory=list)
+    written: list[Segment] = field(default_factory=list)
+
+
+def number_turns(home: Home, registry: Registry, task: str, rows: Sequence[Json], stored: Collection[str]) -> Rewrites:
+    """Fill ``turn_index`` and ``parent_interaction_id`` of new rows in place; rewrite stored rows that move.
+
+    A parent that the record itself names stays.
+
+    Args:
+        rows: new interaction rows.
+        stored: ids of the conversations of ``rows`` that have turns in the store.
+    """
+    old: dict[str, list[Json]] = defaultdict(list)
+    if stored:
+        for turn in segments.query(home, registry, "interactions", task, _SQL, [sorted(stored)]).to_pylist():
+            old[turn["conversation_id"]].append(turn)
+    new: dict[str, list[Json]] = defaultdict(list)
+    for row in rows:
+        new[row["conversation_id"]].append(row)
+    moved: dict[str, Json] = {}
+    for name, turns in new.items():
+        before, after = _places(old[name]), _places([*old[name], *turns])
+        for row in turns:
+            place = after[root(row)]
+            row.update(place, parent_interaction_id=row["parent_interaction_id"] or place["parent_interaction_id"])
+        for turn in old[name]:
+            was, place = before[root(turn)], dict(after[root(turn)])
+            if turn["parent_interaction_id"] != was["parent_interaction_id"]:
+                del place["parent_interaction_id"]
+            if any(turn[key] != value for key, value in place.items()):
+                moved[turn["interaction_id"]] = place
+    return _rewrite(home, registry, task, moved) if moved else Rewrites()
+
+
+def root(row: Json) -> str:
+    """The id of the call that a row belongs to: further choices have ``#<k>`` behind it."""
+    own: str = row["interaction_id"]
+    return own.rsplit("#", 1)[0] if row["choice_index"] else own
+
+
+def _places(turns: Sequence[Json]) -> dict[str, Json]:
+    keys = {
+        root(turn): (turn["ts"], turn.get("request_length") or len(turn.get("request", "")), root(turn))
+        for turn in turns
+    }
+    order = sorted(keys, key=lambda own: keys[own])
+    return {
+        own: {"turn_index": index, "parent_interaction_id": order[index - 1] if index else ""}
+        for index, own in enumerate(order)
+    }
+
+
+def _rewrite(home: Home, registry: Registry, task: str, moved: dict[str, Json]) -> Rewrites:
+    rewrites = Rewrites()
+    with registry.read() as tx:
+        candidates = segments.visible(tx, "interactions", task)
+    for segment in candidates:
+        path = home.data / segment["path"]
+        ids = pq.ParquetFile(path).read(columns=["interaction_id"]).column(0).to_pylist()
+        if moved.keys().isdisjoint(ids):
+            continue
+        rows = [row | moved.get(row["interaction_id"], {}) for row in pq.ParquetFile(path).read().to_pylist()]
+        rewrites.hidden.append(segment["path"])
+        rewrites.written.append(write_segment(home, "interactions", task, segment["day"], rows))
+    return rewrites

@@ -1,0 +1,145 @@
+"""The parts that all chat-completion logs share: messages, choices, numbers and ids, checked field by field."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flywheel.intake.records import BadRecord, Choice, Json
+from flywheel.store.digests import canonical_json
+
+MAX_ID = 512
+"""Longest id in characters; what the gateway accepts, it can also take in."""
+
+MAX_CALL_ID = 120
+"""Longest id of a call: the registry's columns hold 128, and choices append ``#<k>``."""
+
+_MESSAGE_KEYS = (
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "refusal",
+    "reasoning_content",
+)
+_NOT_PARAMS = frozenset({"messages", "tools", "model", "stream", "user", "metadata"})
+
+
+def messages(value: Any) -> list[Json]:
+    """The request's messages, cleaned. Raises BadRecord when there are none or one has no role."""
+    if not isinstance(value, list) or not value:
+        raise BadRecord("no messages")
+    return [message(item) for item in value]
+
+
+def message(value: Any, role: str | None = None) -> Json:
+    """One message with the keys that matter; tool arguments become JSON text and an absent content ``""``.
+
+    Args:
+        role: used when the message names none.
+    """
+    if not isinstance(value, dict):
+        raise BadRecord("a message is not an object")
+    found = {key: value[key] for key in _MESSAGE_KEYS if value.get(key) is not None}
+    found.setdefault("role", role)
+    if not isinstance(found["role"], str) or not found["role"]:
+        raise BadRecord("a message has no role")
+    # Stored completions put multimodal input beside the text; both forms mean the same to a chat template.
+    content = value.get("content_parts") or found.get("content")
+    if content is not None and not isinstance(content, str | list):
+        raise BadRecord("a message's content is neither text nor parts")
+    if "tool_calls" in found:
+        found["tool_calls"] = _tool_calls(found["tool_calls"])
+    found["content"] = "" if content is None else content
+    return found
+
+
+def choices(value: Any) -> list[Choice]:
+    """The answers of a completion, in order of their index. Raises BadRecord when there are none."""
+    if not isinstance(value, list) or not value:
+        raise BadRecord("no choices in the response")
+    found = []
+    for place, item in enumerate(value):
+        if not isinstance(item, dict) or not isinstance(item.get("message"), dict):
+            raise BadRecord("a choice has no message")
+        index = whole_number(item.get("index"), place)
+        found.append(Choice(index, message(item["message"], "assistant"), text(item.get("finish_reason"))))
+    if len({choice.index for choice in found}) < len(found):
+        raise BadRecord("two choices have the same index")
+    return sorted(found, key=lambda choice: choice.index)
+
+
+def params(request: Json) -> Json:
+    """Sampling and other parameters: what a request says besides its messages, tools and addressing."""
+    return {key: value for key, value in request.items() if key not in _NOT_PARAMS}
+
+
+def tools(value: Any) -> list[Any] | None:
+    """The tools offered, or None."""
+    if value is None or value == []:
+        return None
+    if not isinstance(value, list):
+        raise BadRecord("tools is not a list")
+    return value
+
+
+def mapping(value: Any) -> Json:
+    """An object, or an empty one when the field is missing or something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def call_id(value: Any) -> str | None:
+    """The id of a call, as `identifier` reads it."""
+    return identifier(value, MAX_CALL_ID)
+
+
+def identifier(value: Any, longest: int = MAX_ID) -> str | None:
+    """An id as text; numbers count, empty means none. Raises BadRecord when it is too long to store."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value:
+        return None
+    if len(value) > longest:
+        raise BadRecord("an id is too long")
+    return value
+
+
+def text(value: Any) -> str | None:
+    """A non-empty text, or None for everything else."""
+    return value if isinstance(value, str) and value else None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also when written as text, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def whole_number(value: Any, default: int) -> int:
+    """A whole number from 0 to a million, also when written as text, or ``default``."""
+    found = number(value)
+    return int(found) if found is not None and found == int(found) and 0 <= found <= 1e6 else default
+
+
+def first(*values: Any) -> Any:
+    """The first value that is not None."""
+    return next((value for value in values if value is not None), None)
+
+
+def _tool_calls(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise BadRecord("tool_calls is not a list")
+    calls = []
+    for call in value:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and not isinstance(function.get("arguments"), str | None):
+            call = {**call, "function": {**function, "arguments": canonical_json(function["arguments"]).decode()}}
+        calls.append(call)
+    return calls

@@ -1,0 +1,131 @@
+"""What is stored already, as far as one chunk of records asks: a few column scans by DuckDB, no rows held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from flywheel.intake.orphans import Target, metadata_targets
+from flywheel.intake.records import Json
+from flywheel.store import segments
+from flywheel.store.home import Home
+from flywheel.store.registry import Registry, schema
+
+
+@dataclass
+class Known:
+    """The stored ids that a chunk mentions, kept up to date as the chunk's own records are added.
+
+    Args:
+        interactions: content hash by interaction id.
+        conversations: ids of conversations with at least one interaction.
+        feedback: feedback ids, and ``(source, source_id)`` pairs.
+        newest: the newest interaction ``(ts, id)`` by metadata target.
+    """
+
+    interactions: dict[str, str] = field(default_factory=dict)
+    conversations: set[str] = field(default_factory=set)
+    feedback: set[Any] = field(default_factory=set)
+    newest: dict[Target, tuple[datetime, str]] = field(default_factory=dict)
+
+    def add_interaction(self, rows: list[Json], metadata: Json) -> None:
+        """Take in the rows of one interaction."""
+        first = rows[0]
+        self.interactions.update((row["interaction_id"], row["content_hash"]) for row in rows)
+        self.conversations.add(first["conversation_id"])
+        for target in metadata_targets(metadata):
+            mine = (first["ts"], first["interaction_id"])
+            self.newest[target] = max(self.newest.get(target, mine), mine)
+
+    def add_feedback(self, row: Json) -> None:
+        """Take in a feedback row."""
+        self.feedback.update(feedback_keys(row))
+
+    def find(self, target: Target) -> str | None:
+        """The id of what a feedback target means: an interaction's, or a conversation's; None when unknown."""
+        kind, name = target
+        if kind == "interaction":
+            return name if name in self.interactions else None
+        if kind == "conversation":
+            return name if name in self.conversations else None
+        return self.newest[target][1] if target in self.newest else None
+
+
+def feedback_keys(row: Json) -> list[Any]:
+    """By what a feedback row is recognised as one that is there already."""
+    keys: list[Any] = [row["feedback_id"]]
+    return [*keys, (row["source"], row["source_id"])] if row.get("source_id") else keys
+
+
+class Lookup:
+    """Fills a `Known` from the visible segments of one task."""
+
+    def __init__(self, home: Home, registry: Registry, task: str) -> None:
+        self._home, self._registry, self._task = home, registry, task
+
+    def known(self, interactions: Collection[str], targets: Collection[Target], feedback: Collection[Any]) -> Known:
+        """Ask for these interaction ids, feedback targets and feedback keys.
+
+        An id is looked up with its choices ``<id>#<k>`` only if they are named themselves.
+        """
+        found = Known()
+        ids = sorted({*interactions, *(name for kind, name in targets if kind == "interaction")})
+        sql = "SELECT interaction_id, content_hash FROM rows WHERE interaction_id IN (SELECT unnest($1))"
+        for row in self._query("interactions", sql, ids):
+            found.interactions[row["interaction_id"]] = row["content_hash"]
+        sql = "SELECT DISTINCT conversation_id FROM rows WHERE conversation_id IN (SELECT unnest($1))"
+        names = sorted(name for kind, name in targets if kind == "conversation")
+        found.conversations = {row["conversation_id"] for row in self._query("interactions", sql, names)}
+        self._metadata(found, [target for target in targets if target[0] == "metadata"])
+        keys = sorted(key if isinstance(key, str) else "\x1f".join(key) for key in feedback)
+        sql = (
+            "SELECT feedback_id, source, source_id FROM rows WHERE feedback_id IN (SELECT unnest($1))"
+            " OR concat(source, chr(31), source_id) IN (SELECT unnest($1))"
+        )
+        for row in self._query("feedback", sql, keys):
+            found.add_feedback(row)
+        return found
+
+    def orphans(self) -> list[Json]:
+        """The feedback that waits."""
+        if not waiting_count(self._registry, self._task):
+            return []
+        return segments.read_rows(self._home, self._registry, "orphans", self._task, "feedback_id")
+
+    def _metadata(self, found: Known, targets: list[Target]) -> None:
+        # The canonical JSON of the metadata holds `"key":"value"` or `"key":value`: the text narrows, Python decides.
+        needles = sorted({needle for _, name in targets for needle in _needles(name)})
+        sql = (
+            "SELECT DISTINCT interaction_id, ts, metadata FROM rows, (SELECT unnest($1) AS needle)"
+            " WHERE choice_index = 0 AND contains(metadata, needle)"
+        )
+        wanted = set(targets)
+        for row in self._query("interactions", sql, needles):
+            for target in wanted.intersection(metadata_targets(json.loads(row["metadata"]))):
+                mine = (row["ts"], row["interaction_id"])
+                found.newest[target] = max(found.newest.get(target, mine), mine)
+
+    def _query(self, table: str, sql: str, names: list[str]) -> list[Json]:
+        if not names:
+            return []
+        rows: list[Json] = segments.query(self._home, self._registry, table, self._task, sql, [names]).to_pylist()
+        return rows
+
+
+def waiting_count(registry: Registry, task: str) -> int:
+    """How much feedback waits for its target, from the registry alone."""
+    table = schema.segments
+    with registry.read() as tx:
+        rows = tx.scalar(sa.select(sa.func.sum(table.c.rows)).where(table.c.table == "orphans", table.c.task == task))
+    return int(rows or 0)
+
+
+def _needles(name: str) -> list[str]:
+    pair = json.loads(name)
+    key = json.dumps(pair["key"])
+    return [f"{key}:{json.dumps(pair['value'])}", f"{key}:{pair['value']}"]

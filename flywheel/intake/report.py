@@ -1,0 +1,75 @@
+"""What became of the records read: every one ends in exactly one place, and the counts say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from flywheel.errors import IntakeError
+
+
+@dataclass
+class SourceReport:
+    """Counts of one source in one run; ``read = kept + duplicate + quarantined + skipped``.
+
+    Args:
+        kept: records stored, the late ones included; feedback that waits for its target is stored too.
+        late: kept records over an hour older than the newest that their source had shown before.
+        reasons: why records were quarantined or skipped, and what was noticed about kept ones (repairs, times).
+    """
+
+    source: str
+    read: int = 0
+    kept: int = 0
+    late: int = 0
+    duplicate: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    def count(self, outcome: str, *reasons: str) -> None:
+        """One more record read, which ended as ``outcome`` (``kept``, ``duplicate``, ``quarantined``, ``skipped``)."""
+        self.read += 1
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        self.note(*reasons)
+
+    def note(self, *reasons: str) -> None:
+        """Count reasons without counting a record."""
+        self.reasons = dict(Counter(self.reasons) + Counter(reasons))
+
+    def add(self, other: SourceReport) -> None:
+        """Add another report's counts to this one."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.reasons = dict(Counter(self.reasons) + Counter(other.reasons))
+
+    def check(self) -> None:
+        """Raise IntakeError unless the counts add up."""
+        ends = self.kept + self.duplicate + self.quarantined + self.skipped
+        if self.read != ends or self.late > self.kept:
+            raise IntakeError(
+                f"{self.source}: {self.read} records read but {ends} accounted for; this is a bug in intake"
+            )
+
+    def counts(self) -> dict[str, Any]:
+        """The counts and reasons by name."""
+        return {name: getattr(self, name) for name in COUNTS} | {"reasons": dict(self.reasons)}
+
+
+COUNTS = tuple(item.name for item in fields(SourceReport) if item.name not in ("source", "reasons"))
+
+
+@dataclass(frozen=True)
+class IntakeReport:
+    """One run over all sources of a task.
+
+    Args:
+        sources: a report per source, also of those with nothing new.
+        joined: feedback that had waited and found its target in this run.
+        waiting: feedback that waits now.
+    """
+
+    sources: list[SourceReport]
+    joined: int
+    waiting: int

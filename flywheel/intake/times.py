@@ -1,0 +1,60 @@
+"""Times as logs write them: ISO 8601 with or without a zone, and epochs in seconds, milli-, micro- or nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stored for a time that is missing or cannot be held; `ts_quality` says so."""
+
+EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
+AHEAD = timedelta(days=1)
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\Z")
+_HOLDABLE = datetime(2200, 1, 1, tzinfo=UTC)
+_SCALES = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9))  # an epoch below the bound is in 1/divisor seconds
+
+
+def parse_time(value: Any, now: datetime) -> tuple[datetime, str]:
+    """Read a time.
+
+    Returns it in UTC with its quality: ``ok``, ``missing`` (absent or unreadable; the time is ``UNKNOWN``) or
+    ``implausible`` (before 2015 or over a day ahead of ``now``; kept as written where that can be stored).
+    A time without a zone is UTC.
+    """
+    found = _read(value)
+    if found is None:
+        return UNKNOWN, "missing"
+    if EARLIEST <= found <= now + AHEAD:
+        return found, "ok"
+    return (found if UNKNOWN <= found < _HOLDABLE else UNKNOWN), "implausible"
+
+
+def _read(value: Any) -> datetime | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        value = value.strip()
+        if not _NUMBER.match(value):
+            return _iso(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    for bound, divisor in _SCALES:
+        if abs(number) < bound:
+            try:
+                return UNKNOWN + timedelta(microseconds=round(number / divisor * 1e6))
+            except OverflowError:
+                return None
+    return None
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,121 @@
+"""Feedback on one interaction as evidence: which rows count, how strong each is, and what it says about the answer.
+
+Strength falls from verifier over reviewer, correction and outcome (equals), thumb and rating (equals) to judge and
+implicit signs. Comments and preferences are kept as feedback and say nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Row = dict[str, Any]
+
+STRONG = ("verifier", "reviewer", "correction", "outcome")
+"""Label sources that may put an interaction into a suite, if the policy names them."""
+
+_RANK = {"verifier": 5, "reviewer": 4, "correction": 3, "outcome": 3, "thumb": 2, "judge": 1, "implicit": 0}
+_TEXT_KINDS = ("label", "correction")
+_SAME_SAY = {"label": "text", "correction": "text", "rating": "thumb"}  # kinds by which one author says one thing
+_BEST_RATING, _WORST_RATING = 5, 1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One piece of evidence.
+
+    Args:
+        source: ``verifier``, ``reviewer``, ``correction``, ``outcome``, ``thumb``, ``judge`` or ``implicit``.
+        good: whether it calls the model's answer right.
+        text: what the answer should have been; "" when it does not say.
+        kind: the feedback's kind, for the reason.
+    """
+
+    source: str
+    good: bool
+    text: str
+    kind: str
+
+    @property
+    def rank(self) -> int:
+        """Strength; evidence of equal rank that disagrees is a conflict."""
+        return _RANK[self.source]
+
+
+def current(rows: Iterable[Row], now: datetime) -> list[Row]:
+    """The feedback that counts at ``now``: no later one, none that was superseded, the latest of one author and kind.
+
+    Only the same author, a reviewer or a verifier may supersede: else anybody could silence a reviewer. Authors
+    without a name are one author per source.
+    """
+    given = sorted((row for row in rows if row["ts"] <= now), key=lambda row: (row["ts"], row["feedback_id"]))
+    by_id = {row["feedback_id"]: row for row in given}
+    gone = {
+        row["supersedes"]
+        for row in given
+        if (old := by_id.get(row["supersedes"])) is not None
+        and (_author(row) == _author(old) or _authority(row) > _authority(old))
+    }
+    latest = {
+        (_author(row), _SAME_SAY.get(row["kind"], row["kind"])): row for row in given if row["feedback_id"] not in gone
+    }
+    return sorted(latest.values(), key=lambda row: (row["ts"], row["feedback_id"]))
+
+
+def read_evidence(rows: Iterable[Row], answer: str) -> list[Evidence]:
+    """What feedback rows say about ``answer``, strongest first."""
+    found = [item for row in rows if (item := _read(row, answer)) is not None]
+    return sorted(found, key=lambda item: (-item.rank, item.source, item.good, item.text, item.kind))
+
+
+def _read(row: Row, answer: str) -> Evidence | None:
+    kind, value = row["kind"], json.loads(row["value"]) if row["value"] else None
+    good = _opinion(kind, value)
+    text = row["text"].strip()
+    if kind in _TEXT_KINDS:
+        text = text or _as_text(value)
+        good = text == answer.strip()
+    elif kind != "outcome":
+        text = ""  # beside a thumb or a rating, a text is a remark
+    elif text:
+        good = text == answer.strip()
+    if good is None or (kind in _TEXT_KINDS and not text):
+        return None
+    return Evidence(_source(row, kind), good, text, kind)
+
+
+def _source(row: Row, kind: str) -> str:
+    given: str = row["source"]
+    if given in ("verifier", "reviewer", "judge"):
+        return given
+    if kind in ("regenerate", "accept"):
+        return "implicit"
+    if kind in _TEXT_KINDS:
+        return "correction" if given == "user" else "implicit"
+    return "outcome" if kind == "outcome" else "thumb" if given == "user" else "implicit"
+
+
+def _opinion(kind: str, value: Any) -> bool | None:
+    """Good, bad, or None for what does not say. Ratings run from 1 to 5 and count at the ends only."""
+    if kind in ("thumb", "outcome"):
+        return value if isinstance(value, bool) else None
+    if kind == "rating" and isinstance(value, int | float):
+        return {_BEST_RATING: True, _WORST_RATING: False}.get(int(value)) if value == int(value) else None
+    return {"accept": True, "regenerate": False}.get(kind)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    return json.dumps(value) if isinstance(value, bool | int | float) else ""
+
+
+def _author(row: Row) -> tuple[str, str]:
+    return row["source"], row["author_key"]
+
+
+def _authority(row: Row) -> int:
+    return {"verifier": 2, "reviewer": 1}.get(row["source"], 0)

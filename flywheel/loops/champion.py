@@ -1,0 +1,71 @@
+"""Stage ``champion``: act on the decision. A promotion is made by ``flywheel.release`` or refused there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from flywheel.config import Config
+from flywheel.errors import PromotionRefused
+from flywheel.gate import Decision, load_decision, retire
+from flywheel.loops.claims import LOOPS, finish, held
+from flywheel.loops.context import LoopContext
+from flywheel.release.promotion import PromotionReport, promote
+from flywheel.store.home import Home
+from flywheel.store.registry import Registry
+
+
+@dataclass(frozen=True)
+class ChampionStage:
+    """How the loop ended. ``promotion`` is None when the champion stays."""
+
+    loop_id: str | None
+    verdict: str
+    reasons: list[str]
+    decision: Decision
+    promotion: PromotionReport | None
+
+
+def champion_stage(ctx: LoopContext) -> ChampionStage:
+    """Promote when the loop's decision says so, and close the loop either way.
+
+    Raises:
+        PromotionRefused: there is no decision yet, or the world moved since it was made.
+        ProbeFailed: a replica does not serve what was evaluated.
+    """
+    loop_id, attempt = ctx.lease.loop_id, ctx.lease.attempt
+    digest = ctx.row()["decision"]
+    if digest is None:
+        raise PromotionRefused(f"{loop_id} has no decision record yet; materialise `evaluation` first")
+    decision = load_decision(ctx.registry, digest)
+    promotion = None
+    if decision.verdict == "promote":
+        promotion = promote(
+            ctx.config, ctx.home, ctx.registry, digest, loop=(loop_id, attempt), actor=ctx.registry.actor
+        )
+        with ctx.registry.write() as tx:
+            held(tx, ctx.lease)
+            retire(tx, ctx.task, loop_id)  # its gate items have done their work and may train from now on
+    finish(ctx.registry, ctx.lease, decision.verdict, decision.reasons)
+    return ChampionStage(loop_id, decision.verdict, decision.reasons, decision, promotion)
+
+
+def promote_latest(config: Config, home: Home, registry: Registry, task: str) -> ChampionStage:
+    """Promote by the task's latest decision, as a person asks for by materialising `champion` alone.
+
+    Raises PromotionRefused unless that decision allows it now: a rejected, used or outdated one does not.
+    """
+    with registry.read() as tx:
+        row = tx.row(
+            sa.select(LOOPS.c.loop_id, LOOPS.c.decision)
+            .where(LOOPS.c.task == task)
+            .order_by(LOOPS.c.number.desc())
+            .limit(1)
+        )
+    if row is None or row["decision"] is None:
+        where = row["loop_id"] if row else f"task {task}"
+        raise PromotionRefused(f"{where} has no decision record; only an evaluation judged by the gate makes one")
+    decision = load_decision(registry, row["decision"])
+    promotion = promote(config, home, registry, decision.digest, actor=registry.actor)
+    return ChampionStage(row["loop_id"], decision.verdict, decision.reasons, decision, promotion)

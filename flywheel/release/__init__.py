@@ -1,0 +1,1 @@
+"""What is served: releases, the champion pointer, replicas, probes, promotion and rollback."""

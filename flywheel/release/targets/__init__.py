@@ -1,0 +1,1 @@
+"""What answers requests. A target is four verbs: ``load``, ``probe``, ``unload``, ``status``."""

@@ -1,0 +1,87 @@
+"""Few large segments instead of many small ones, and the removal of files that nothing shows any more.
+
+A stage that runs every few seconds writes a small segment each time; a query opens every one of them. Merging changes
+which files hold the rows, never the rows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from flywheel.store.home import Home
+from flywheel.store.registry import Registry, schema
+from flywheel.store.segments import register, unregister, visible, write_segment
+
+SMALL_ROWS = 5_000
+"""A segment with fewer rows may be merged."""
+
+MERGE_AT = 16
+"""How many small segments of one day bring about a merge."""
+
+GRACE_SECONDS = 3_600
+"""How long a hidden file stays for readers that listed it before; no query takes longer."""
+
+
+def compact(home: Home, registry: Registry, table: str, task: str) -> int:
+    """Merge the small segments of every day that has gathered ``MERGE_AT``; returns how many files were hidden.
+
+    The caller holds the lock of the stage that writes this table, so that no other writer is at work on it.
+    """
+    with registry.read() as tx:
+        segments = visible(tx, table, task)
+    by_day: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for segment in segments:
+        if segment["rows"] < SMALL_ROWS:
+            by_day[segment["day"]].append(segment)
+    hidden = 0
+    for day, small in sorted(by_day.items()):
+        if len(small) < MERGE_AT:
+            continue
+        small.sort(key=lambda segment: (segment["first_seq"] or 0, segment["path"]))
+        paths = [segment["path"] for segment in small]
+        rows = [row for path in paths for row in pq.ParquetFile(home.data / path).read().to_pylist()]
+        merged = write_segment(home, table, task, day, rows)
+        with registry.write() as tx:
+            unregister(tx, paths)
+            register(tx, [merged])
+        retire(home, [path for path in paths if path != merged.path])
+        hidden += len(paths)
+    return hidden
+
+
+def retire(home: Home, paths: Sequence[str]) -> None:
+    """Start the grace period of segment files that the registry no longer shows."""
+    for path in paths:
+        if (home.data / path).exists():
+            os.utime(home.data / path)
+
+
+def sweep(home: Home, registry: Registry, table: str, task: str, *, grace_seconds: float = GRACE_SECONDS) -> int:
+    """Delete files of a table that no registry row names and that are past their grace; returns how many.
+
+    These are merged or rewritten segments, and what a crash left between writing a file and registering it.
+    """
+    with registry.read() as tx:
+        shown = {
+            row["path"]
+            for row in tx.rows(
+                sa.select(schema.segments.c.path).where(
+                    schema.segments.c.table == table, schema.segments.c.task == task
+                )
+            )
+        }
+    removed = 0
+    for path in (home.data / table / f"task={task}").glob("day=*/*.parquet"):
+        name = str(path.relative_to(home.data))
+        if name not in shown and time.time() - path.stat().st_mtime > grace_seconds:
+            path.with_suffix(".manifest.json").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed

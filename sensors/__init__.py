@@ -1,0 +1,1 @@
+"""What starts the jobs, and what speaks up when one fails."""

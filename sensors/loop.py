@@ -1,0 +1,127 @@
+"""What turns the wheel: per task a sensor for each of its two jobs, and a schedule when the task asks for one.
+
+The truth about loops is the registry. A sensor that loses its cursor, ticks twice or starts anew asks for the same run
+keys, which Dagster starts once; a loop whose run died is given its next attempt.
+"""
+
+import dagster as dg
+
+from assets.deployment import Deployment, Opened
+from assets.steps import ATTEMPT_TAG, LOOP_ID_TAG
+from flywheel.config import TaskConfig
+from flywheel.intake import unread_bytes
+from flywheel.labels import labels_due
+from flywheel.loops.claims import Loop, claim, give_up, open_loop, pending, runner_alive
+from sensors.ghosts import bury
+from sensors.jobs import AssetJob
+
+ACTIVE = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def intake_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefinition:
+    """Starts intake when a log has grown, or when labels have matured."""
+
+    @dg.sensor(
+        name=f"{task}_intake_sensor",
+        job=job,
+        minimum_interval_seconds=settings.trigger.interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts intake of {task} when one of its logs has grown or feedback has matured.",
+    )
+    def _sensor(context: dg.SensorEvaluationContext, deployment: Deployment) -> dg.SensorResult | dg.SkipReason:
+        if _active(context.instance, {"flywheel/intake": task}):
+            return dg.SkipReason("an intake run is under way")
+        with deployment.open(actor="sensor") as opened:
+            unread = unread_bytes(opened.config, opened.home, opened.registry, task)
+            due = labels_due(opened.registry, task, opened.config.task(task).labels)
+        if unread == 0 and not due:
+            return dg.SkipReason("nothing new in the logs, nothing has matured")
+        return dg.SensorResult(run_requests=[dg.RunRequest()])
+
+    return _sensor
+
+
+def loop_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefinition:
+    """Claims the next loop when enough label versions wait, and sees to it that a claimed loop has a live run."""
+
+    @dg.sensor(
+        name=f"{task}_loop_sensor",
+        job=job,
+        minimum_interval_seconds=settings.trigger.interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts a loop of {task} at {settings.trigger.min_labels} new label versions.",
+    )
+    def _sensor(context: dg.SensorEvaluationContext, deployment: Deployment) -> dg.SensorResult | dg.SkipReason:
+        for run_id in bury(context.instance, untagged=False):
+            context.log.warning(f"run {run_id} had died; it is marked as failed")
+        with deployment.open(actor="sensor") as opened:
+            ended = end_dead_attempt(context.instance, opened, task)
+            if ended:
+                context.log.warning(ended)
+            wanted = opened.config.task(task).trigger.min_labels
+            loop = claim(opened.registry, task, min_labels=wanted)
+            if loop is None:
+                with opened.registry.read() as tx:
+                    return dg.SkipReason(f"{pending(tx, task)} of {wanted} new label versions")
+        if _runs(context.instance, loop):
+            return dg.SkipReason(f"{loop.loop_id} attempt {loop.attempt} is under way")
+        return dg.SensorResult(run_requests=[run_request(loop)])
+
+    return _sensor
+
+
+def loop_schedule(task: str, settings: TaskConfig, job: AssetJob) -> dg.ScheduleDefinition | None:
+    """Starts a loop on the task's cron expression over whatever waits; None without one."""
+    if settings.trigger.cron is None:
+        return None
+
+    @dg.schedule(
+        name=f"{task}_loop_schedule",
+        job=job,
+        cron_schedule=settings.trigger.cron,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+    )
+    def _schedule(context: dg.ScheduleEvaluationContext, deployment: Deployment) -> dg.RunRequest | dg.SkipReason:
+        with deployment.open(actor="schedule") as opened:
+            loop = claim(opened.registry, task, min_labels=1)
+        if loop is None:
+            return dg.SkipReason("no new label versions")
+        if loop.state == "running" or _runs(context.instance, loop):
+            return dg.SkipReason(f"{loop.loop_id} is under way")
+        return run_request(loop)
+
+    return _schedule
+
+
+def run_request(loop: Loop) -> dg.RunRequest:
+    """The one run of a loop's attempt."""
+    return dg.RunRequest(run_key=loop.run_key, tags={LOOP_ID_TAG: loop.loop_id, ATTEMPT_TAG: str(loop.attempt)})
+
+
+def end_dead_attempt(instance: dg.DagsterInstance, opened: Opened, task: str) -> str:
+    """Give up the open loop's attempt when its run ended without finishing it; returns what happened, or ""."""
+    with opened.registry.read() as tx:
+        row = open_loop(tx, task)
+    if row is None or runner_alive(row):
+        return ""
+    loop_id, attempt = row["loop_id"], row["attempt"]
+    runs = instance.get_runs(dg.RunsFilter(tags={LOOP_ID_TAG: loop_id, ATTEMPT_TAG: str(attempt)}))
+    if any(run.status in ACTIVE for run in runs) or (row["state"] == "claimed" and not runs):
+        return ""
+    state = give_up(opened.registry, loop_id, attempt, f"run {row['run_id'] or runs[0].run_id} ended early")
+    return f"{loop_id}: attempt {attempt} ended early; the loop is {state}"
+
+
+def _runs(instance: dg.DagsterInstance, loop: Loop) -> bool:
+    tags = {LOOP_ID_TAG: loop.loop_id, ATTEMPT_TAG: str(loop.attempt)}
+    return bool(instance.get_runs(dg.RunsFilter(tags=tags, statuses=ACTIVE), limit=1))
+
+
+def _active(instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:
+    return bool(instance.get_runs(dg.RunsFilter(tags=tags, statuses=ACTIVE), limit=1))
