@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.children import run_piped
 from assets.deployment import Deployment
-from assets.metadata import numbers, picture, table
+from assets.metadata import name_of, numbers, picture, table
 from assets.steps import loop_step
 from flywheel.loops.candidate import finish_candidate, plan_candidate
 
@@ -41,10 +41,10 @@ def candidate(task: str) -> dg.AssetsDefinition:
                 "loss_curve": _curve(manifest),
                 **numbers(_figures(manifest), "train/"),
                 "recipe": table([{"setting": key, "value": str(value)} for key, value in manifest["recipe"].items()]),
-                "release": result.release,
-                "checkpoint": manifest["digest"],
-                "parent": manifest["parent"] or "none: starts from the base model",
-                "dataset": manifest["dataset"],
+                "release": result.name,
+                "checkpoint": name_of(manifest["digest"]),
+                "parent": name_of(manifest["parent"], "none: starts from the base model"),
+                "dataset": name_of(manifest["dataset"]),
                 "reused": plan.reused,
             },
             data_version=dg.DataVersion(result.release),

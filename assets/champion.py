@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.dataset import ended_observation
 from assets.deployment import Deployment
-from assets.metadata import numbers
+from assets.metadata import name_of, numbers
 from assets.steps import loop_step
 from flywheel.errors import FlywheelError
 from flywheel.gate import card
@@ -65,8 +65,8 @@ def champion(task: str) -> dg.AssetsDefinition:
             metadata={
                 "loop": loop_id,
                 "decision_card": dg.MetadataValue.md(card(result.decision)),
-                "release": promotion.release,
-                "previous": promotion.previous,
+                "release": name_of(promotion.release),
+                "previous": name_of(promotion.previous),
                 **numbers({"version": promotion.version, "replicas": promotion.replicas}, "champion/"),
                 **numbers({"swap_ms": promotion.swap_ms}, "champion/"),
                 "rollback": f"flywheel rollback --task {task}",

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.deployment import Deployment
-from assets.metadata import counts, numbers
+from assets.metadata import counts, name_of, numbers
 from assets.steps import loop_step
 from flywheel.loops.claims import finish
 from flywheel.loops.context import Ended
@@ -54,8 +54,8 @@ def dataset(task: str) -> dg.AssetsDefinition:
                 "suites/golden_items": result.golden_items,
                 "dropped": counts(manifest.get("dropped", {}), "reason"),
                 "labels_by_source": counts(manifest.get("labels", {}), "source"),
-                "digest": result.digest,
-                "parent": manifest.get("parent") or "none: starts from the base model",
+                "digest": name_of(result.digest),
+                "parent": name_of(manifest.get("parent"), "none: starts from the base model"),
                 "notes": "; ".join(result.notes) or "-",
             },
             data_version=dg.DataVersion(result.digest),

@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.children import run_piped
 from assets.deployment import Deployment
-from assets.metadata import numbers, table
+from assets.metadata import name_of, numbers, table
 from assets.steps import loop_step
 from flywheel.gate import Decision, card, comparison_rows
 from flywheel.loops.evaluation import finish_evaluation, plan_evaluation
@@ -56,10 +56,10 @@ def evaluation(task: str) -> dg.AssetsDefinition:
                 "loop": ctx.lease.loop_id,
                 "comparison": table(rows),
                 "decision_card": dg.MetadataValue.md(card(decision)),
-                **numbers(result.summary.get("gate", {}), "eval/gate_"),
-                **numbers(result.summary.get("golden", {}), "eval/golden_"),
-                "evaluation": result.digest,
-                "decision": decision.digest,
+                **numbers(decision.record["numbers"].get("gate", {}), "gate/"),
+                **numbers(decision.record["numbers"].get("golden", {}), "golden/"),
+                "evaluation": name_of(result.digest),
+                "decision": name_of(decision.digest),
                 "reused": plan.reused,
             },
             data_version=dg.DataVersion(result.digest),
@@ -78,5 +78,11 @@ def gate_result(key: dg.AssetKey, decision: Decision, rows: list[dict[str, Any]]
         passed=decision.verdict == "promote",
         severity=dg.AssetCheckSeverity.ERROR if broken else dg.AssetCheckSeverity.WARN,
         description=f"{decision.verdict}: {'; '.join(decision.reasons)}",
-        metadata={"verdict": decision.verdict, "decision": decision.digest, "comparison": table(rows)},
+        metadata={
+            "verdict": decision.verdict,
+            "decision": name_of(decision.digest),
+            "comparison": table(rows),
+            **numbers(decision.record["numbers"].get("gate", {}), "gate/"),
+            **numbers(decision.record["numbers"].get("golden", {}), "golden/"),
+        },
     )

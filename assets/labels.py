@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.deployment import Deployment
-from assets.metadata import counts, numbers
+from assets.metadata import counts, name_of, numbers
 from assets.steps import intake_step
 from flywheel.labels import policy_digest, run_labels
 from flywheel.store.digests import digest
@@ -35,7 +35,7 @@ def labels(task: str) -> dg.AssetsDefinition:
                 **numbers(vars(report), "labels/"),
                 "by_use": counts(report.by_use, "use"),
                 "by_source": counts(report.by_source, "source"),
-                "policy": policy,
+                "policy": name_of(policy),
             },
             data_version=dg.DataVersion(digest([policy, report.last_seq])),
         )

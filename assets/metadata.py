@@ -12,6 +12,8 @@ from typing import Any
 
 import dagster as dg
 
+from flywheel.store.digests import short
+
 INLINE_MARKDOWN = 1000
 PICTURE_BYTES = 50_000
 
@@ -34,6 +36,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Any:
     return dg.MetadataValue.table(
         [dg.TableRecord({k: _cell(v) for k, v in row.items()}) for row in rows], schema=schema
     )
+
+
+def name_of(digest: str | None, otherwise: str = "-") -> str:
+    """A digest as people write it: 12 digits, which also keeps tables within the page."""
+    return short(digest) if digest else otherwise
 
 
 def counts(values: Mapping[str, int], name: str) -> Any:

@@ -33,6 +33,7 @@ class Plan:
         many_poison: wrong corrections in loop 3b, by `many_users` users.
         test: messages per measurement of live accuracy.
         gate, golden: suite sizes wanted.
+        audit_share: of all traffic, set aside to make the suites from.
         max_steps: of training, per loop.
         max_tokens: of an answer.
     """
@@ -47,11 +48,11 @@ class Plan:
     test: int
     gate: int
     golden: int
+    audit_share: float
     max_steps: int
     max_tokens: int
     background_per_queue: int = 10
     min_labels: int = 150
-    audit_share: float = 0.3
     max_per_user: int = 5
 
 
@@ -61,7 +62,9 @@ def make_plan(material: Material) -> Plan:
     second = max(210, 30 * len(material.later) + 5 * len(material.initial))
     longest = max(len(queue) for queue in material.queues)
     few_poison = 260
-    many_poison = max(300, second)
+    many_poison = 300
+    # Enough of loop 1 for both suites; of more traffic a smaller share does.
+    audit_share = round(max(0.12, 0.3 * 290 / first), 2)
     return Plan(
         first=first,
         second=second,
@@ -73,8 +76,9 @@ def make_plan(material: Material) -> Plan:
         test=max(110, 2 * len(material.queues)),
         gate=40,
         golden=40,
+        audit_share=audit_share,
         # One and a half epochs of the examples of loop 1, in batches of 8: 36 steps for ten queues.
-        max_steps=math.ceil(first * 0.7 * 0.9 * 1.55 / 8),
+        max_steps=math.ceil(first * (1 - audit_share) * 0.9 * 1.55 / 8),
         max_tokens=min(32, max(7, math.ceil(longest / 2.5) + 2)),
     )
 

@@ -35,12 +35,12 @@ class Progress:
         if self._status is not None:
             self._status.update(f"{self._clock()}  {text}")
         elif text != self._said and time.monotonic() - self._printed >= EVERY_S:
-            self.console.print(f"{self._clock()}    {text}", markup=False)
+            self.console.print(f"{self._clock()}    {text}", markup=False, soft_wrap=True)
             self._printed, self._said = time.monotonic(), text
 
     def note(self, text: str) -> None:
         """A result that stays on the screen."""
-        self.console.print(f"{self._clock()}    {text}", markup=False)
+        self.console.print(f"{self._clock()}    {text}", markup=False, soft_wrap=True)
         self._printed = time.monotonic()
 
     def count(self, what: str, done: int, total: int) -> None:

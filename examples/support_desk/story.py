@@ -135,7 +135,7 @@ class Teller:
             turn = self._turn(name, before, said, self._test, wrong=len(poisoned))
             before = turn.after
             self.desk.progress.note(
-                f"{len(poisoned)} wrong corrections by {users} users; the caps kept {turn.capped_rows} rows out"
+                f"{len(poisoned)} wrong corrections by {users} users; caps kept {turn.capped_rows} of the window out"
             )
             self.story.champion_kept = self.desk.cli.task()["champion"]["release"] == champion
 

@@ -23,13 +23,13 @@ class DemoDataError(ValueError):
 
 
 def read_rows(path: Path) -> list[Message]:
-    """The rows of the file, exact repeats dropped.
+    """The rows of the file, exact repeats dropped; contradictions leave in ``split_rows``.
 
     Raises DemoDataError with up to ten faults, each with its line number.
     """
     if not path.is_file():
         raise DemoDataError(f"{path}: no such file; FLYWHEEL_DEMO_DATA must name a JSONL file of text and label")
-    rows: dict[str, Message] = {}
+    rows: dict[Message, None] = {}
     faults: list[str] = []
     with path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
@@ -38,14 +38,12 @@ def read_rows(path: Path) -> list[Message]:
             row, fault = _row(line)
             if row is None:
                 faults.append(f"{path}:{number}: {fault}")
-            elif (known := rows.get(row.text)) is not None and known.queue != row.queue:
-                faults.append(f"{path}:{number}: the same text had another label further up")
             else:
-                rows[row.text] = row
+                rows[row] = None
     if faults:
         more = [f"... and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
         raise DemoDataError("\n".join(faults[:MAX_FAULTS] + more))
-    return list(rows.values())
+    return list(rows)
 
 
 def split_rows(rows: Iterable[Message], *, seed: int = 0) -> Material:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +35,19 @@ class Part:
     name: str
     command: list[str]
     essential: bool = False  # its first failure ends `up`, because nothing would work without it
+    address: tuple[str, int] | None = None  # where it listens once it is ready
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     started: float = 0.0
+
+    def answers(self) -> bool:
+        """Whether it accepts connections; a part without an address always does."""
+        if self.address is None:
+            return True
+        try:
+            with socket.create_connection(self.address, timeout=1):
+                return True
+        except OSError:
+            return False
 
 
 def up(
@@ -52,9 +65,8 @@ def up(
     with locked(home.locks / "up.lock", wait=False, holder="another `flywheel up` of this home"):
         environment = os.environ | {"FLYWHEEL_CONFIG": str(where), "DAGSTER_HOME": str(home.dagster)}
         workspace = _dagster_home(home)
-        parts = [
-            Part("gateway", [sys.executable, "-m", "flywheel.cli.__main__", "serve", "--config", str(where)], True)
-        ]
+        command = [sys.executable, "-m", "flywheel.cli.__main__", "serve", "--config", str(where)]
+        parts = [Part("gateway", command, True, (loaded.gateway.host, loaded.gateway.port))]
         if not no_dagster:
             _bury_ghosts(environment)
             parts += _dagster_parts(loaded, workspace)
@@ -84,7 +96,11 @@ def _dagster_parts(config: Config, workspace: Path) -> list[Part]:
     address = ["--host", config.dagster.host, "--port", str(config.dagster.port)]
     return [
         Part("dagster-daemon", [str(scripts / "dagster-daemon"), "run", "-w", str(workspace)]),
-        Part("dagster-webserver", [str(scripts / "dagster-webserver"), "-w", str(workspace), *address]),
+        Part(
+            "dagster-webserver",
+            [str(scripts / "dagster-webserver"), "-w", str(workspace), *address],
+            address=(config.dagster.host, config.dagster.port),
+        ),
     ]
 
 
@@ -112,11 +128,14 @@ def _supervise(parts: list[Part], environment: dict[str, str], home: Home, lines
     try:
         for part in parts:
             _start(part, environment, logs)
-        for line in lines:
-            say(line)
+        say("starting; this takes some seconds")
+        ready = False
         while not stopping and not failure:
             time.sleep(0.2)
             failure = _mend(parts, environment, logs)
+            if not ready and (ready := all(part.answers() for part in parts)):
+                for line in lines:
+                    say(line)
     finally:
         _stop(parts)
     if failure:
@@ -172,8 +191,11 @@ def _stop(parts: list[Part]) -> None:
         try:
             part.process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            os.killpg(part.process.pid, signal.SIGKILL)
+            part.process.kill()
             part.process.wait()
+        # What a part started lives in its session: Dagster's code servers and run workers outlive their parent.
+        with suppress(ProcessLookupError):
+            os.killpg(part.process.pid, signal.SIGKILL)
 
 
 def _tail(log: Path, lines: int = 5) -> str:

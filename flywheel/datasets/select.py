@@ -61,10 +61,10 @@ def _winner(asked: list[Row]) -> str | None:
     for row in sorted(asked, key=lambda row: (-row.seq, row.preference)):
         newest.setdefault(row.voter, row)
     votes: dict[str, list[float]] = defaultdict(list)
-    for row in newest.values():
+    for row in sorted(newest.values(), key=lambda row: row.preference):
         votes[row.target].append(row.weight)
-    # fsum is exact, so the outcome does not depend on the order of the rows.
-    totals = sorted(((math.fsum(weights), target) for target, weights in votes.items()), reverse=True)
+    # Summed heaviest first, whatever order the rows came in: equal weights give equal sums.
+    totals = sorted(((sum(weights), target) for target, weights in votes.items()), reverse=True)
     if len(totals) > 1 and totals[0][0] == totals[1][0]:
         return None
     return totals[0][1]

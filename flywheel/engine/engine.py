@@ -11,7 +11,6 @@ import heapq
 import logging
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -24,7 +23,8 @@ import torch
 
 from flywheel.engine.adapters import read_adapter
 from flywheel.engine.forwards import Forwards
-from flywheel.engine.requests import Completion, Event, Failed, Finished, Handle, OnEvent, Request, Token
+from flywheel.engine.limits import Throughput, check_prompt
+from flywheel.engine.requests import Completion, Event, Failed, Handle, OnEvent, Request, collect
 from flywheel.engine.sampling import RowSampler, SamplingParams, choose_tokens
 from flywheel.engine.table import AdapterTable
 from flywheel.engine.text import AnswerText
@@ -66,7 +66,7 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._sweep = False
-        self._finish_times: deque[float] = deque(maxlen=64)
+        self._throughput = Throughput()
         self._totals = {"requests": 0, "failed": 0, "prompt_tokens": 0, "completion_tokens": 0, "steps": 0}
 
     # For callers, from any thread.
@@ -133,7 +133,7 @@ class Engine:
                     f"the engine's queue is full ({self.queue_limit} requests wait); try again later",
                     status=429,
                     code="queue_full",
-                    retry_after_s=self._retry_after_s(),
+                    retry_after_s=self._throughput.retry_after_s(len(self._waiting)),
                 )
             self._adapters.pin(adapter)
             heapq.heappush(self._waiting, request)
@@ -154,17 +154,7 @@ class Engine:
         """Submit and wait for the whole answer. Raises what the request failed with. Not for the engine's thread."""
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.submit(prompt_ids, params, adapter=adapter, on_event=events.put)
-        ids: list[int] = []
-        logprobs: list[float] = []
-        while True:
-            event = events.get()
-            if isinstance(event, Token):
-                ids.append(event.token_id)
-                logprobs.append(event.logprob)
-            elif isinstance(event, Finished):
-                return Completion(event.text, ids, logprobs, event.finish_reason, event.prompt_tokens)
-            else:
-                raise event.error
+        return collect(events)
 
     def teacher_forced(self, prompt_ids: list[int], answer_ids: list[int], *, adapter: str | None) -> torch.Tensor:
         """Log-softmax [len(answer_ids), vocab] in float32 before each token of a given answer.
@@ -269,7 +259,6 @@ class Engine:
             self._reading = None
         for request in gone:
             self._release(request)
-        self._remove({row: False for row, request in enumerate(self._rows) if request.cancelled})
 
     def _read_prompts(self) -> None:
         budget = READ_TOKENS_PER_STEP
@@ -335,7 +324,7 @@ class Engine:
         self._emit(request, event)
         if finished is not None:
             self._emit(request, finished)
-            self._finish_times.append(time.monotonic())
+            self._throughput.count()
         return finished is not None or request.cancelled
 
     def _emit(self, request: Request, event: Event) -> None:
@@ -406,24 +395,4 @@ class Engine:
             raise RequestError("the engine is not running", status=503, code="engine_closed")
 
     def _check_prompt(self, prompt_ids: list[int]) -> None:
-        if not prompt_ids:
-            raise RequestError("the prompt is empty", code="invalid_prompt", param="messages")
-        if len(prompt_ids) >= self.max_context:
-            raise RequestError(
-                f"This model's maximum context length is {self.max_context} tokens. "
-                f"The prompt has {len(prompt_ids)} tokens, which leaves none for an answer; shorten it.",
-                code="context_length_exceeded",
-                param="messages",
-            )
-        if not (min(prompt_ids) >= 0 and max(prompt_ids) < self._forwards.vocab_size):
-            raise RequestError(
-                f"the prompt holds token ids outside 0..{self._forwards.vocab_size - 1}", code="invalid_prompt"
-            )
-
-    def _retry_after_s(self) -> float:
-        """When half of the queue should be gone at the measured rate of finished requests; between 1 and 60 s."""
-        times = self._finish_times
-        if len(times) < 2 or times[-1] <= times[0]:
-            return 1.0
-        rate = (len(times) - 1) / (times[-1] - times[0])
-        return min(60.0, max(1.0, len(self._waiting) / 2 / rate))
+        check_prompt(prompt_ids, max_context=self.max_context, vocab_size=self._forwards.vocab_size)

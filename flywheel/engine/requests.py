@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import queue
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -51,6 +52,21 @@ class Completion:
     logprobs: list[float]
     finish_reason: str
     prompt_tokens: int
+
+
+def collect(events: queue.SimpleQueue[Event]) -> Completion:
+    """Wait for a whole answer on a queue of its events. Raises what the request failed with."""
+    ids: list[int] = []
+    logprobs: list[float] = []
+    while True:
+        event = events.get()
+        if isinstance(event, Token):
+            ids.append(event.token_id)
+            logprobs.append(event.logprob)
+        elif isinstance(event, Finished):
+            return Completion(event.text, ids, logprobs, event.finish_reason, event.prompt_tokens)
+        else:
+            raise event.error
 
 
 _order = itertools.count()

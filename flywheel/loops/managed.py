@@ -82,9 +82,7 @@ def _write_curve(home: Home, checkpoint: str, losses: dict[str, list[list[float]
     return path
 
 
-def judge_release(
-    config: Config, home: Home, registry: Registry, task: str, candidate: str, *, say: Say
-) -> Decision:
+def judge_release(config: Config, home: Home, registry: Registry, task: str, candidate: str, *, say: Say) -> Decision:
     """Evaluate a release against the champion on the task's live suites and judge it; promotes nothing.
 
     Args:
@@ -138,5 +136,3 @@ def _evaluate(
         run_or_raise(planned.spec_path, say)
     result = result_of(home, registry, planned)
     return register_evaluation(registry, spec, result), result["summary"]
-
-

@@ -85,11 +85,13 @@ def test_a_build_killed_anywhere_gives_the_same_dataset_when_run_again(
         assert tx.scalar(sa.select(schema.datasets.c.digest)) == built.digest
 
 
-def test_examples_have_the_columns_of_the_store(world: Any) -> None:
+def test_examples_have_the_columns_of_the_store_and_one_order(world: Any) -> None:
     world.teach_many(4)
     built = world.build()
     assert pq.read_schema(built.path / "examples.parquet").equals(EXAMPLES)
-    assert all(len(row["row_key"]) == 32 for row in load_examples(world.at.home, built.digest))
+    rows = load_examples(world.at.home, built.digest)
+    assert all(len(row["row_key"]) == 32 for row in rows)
+    assert [row["example_id"] for row in rows] == sorted(row["example_id"] for row in rows)
 
 
 def test_rows_that_are_not_the_manifests_are_refused(world: Any) -> None:

@@ -12,7 +12,9 @@ import torch
 
 from flywheel.engine.adapters import AdapterConfig, read_adapter, write_adapter
 from flywheel.engine.engine import Engine
+from flywheel.engine.lora import Live
 from flywheel.engine.sampling import SamplingParams
+from flywheel.engine.table import AdapterTable
 from flywheel.errors import CheckpointError, RequestError
 from flywheel.models import Compute, ModelDir
 
@@ -145,8 +147,48 @@ def test_an_adapter_that_overflows_fails_its_own_request_only(
     alone = engine.generate(prompts[1], SamplingParams(max_tokens=40))
     beside = ask(engine, prompts[1], None, max_tokens=40)
     failed = ask(engine, prompts[0], "wild", max_tokens=40).wait()
-    assert isinstance(failed.error, FloatingPointError)
+    assert isinstance(failed.error, CheckpointError)
     assert beside.wait().ids == alone.ids
     later = [ask(engine, prompt, None, max_tokens=5) for prompt in prompts]
     assert all(answer.wait().finished for answer in later)
     assert later[1].ids == alone.ids[:5]
+
+
+def test_a_row_that_breaks_while_decoding_leaves_its_place_clean_for_the_next(
+    engine: Engine, prompts: list[list[int]], ask: Ask
+) -> None:
+    alone = engine.generate(prompts[0], GREEDY)
+    broken = threading.Event()
+    model: Any = engine._forwards.adapters.model
+
+    def spoil(_module: object, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+        hidden = args[0]
+        if broken.is_set() and hidden.shape[1] == 1:
+            return (torch.full_like(hidden, float("nan")), *args[1:])
+        return None
+
+    hook = model.model.layers[0].register_forward_pre_hook(spoil)
+    longer = ask(engine, prompts[3], None, max_tokens=400)
+    assert longer.begun.wait(10)
+    broken.set()
+    assert isinstance(longer.wait().error, CheckpointError)
+    hook.remove()
+    beside = [ask(engine, prompts[0], None, max_tokens=16), ask(engine, prompts[3] * 2, None, max_tokens=16)]
+    assert beside[0].wait().ids == alone.ids
+    assert beside[1].wait().finished
+
+
+def test_a_drop_that_was_asked_for_before_a_reload_does_not_take_the_adapter_from_its_new_users(
+    adapter_folders: dict[str, Path],
+) -> None:
+    live = Live(read_adapter(adapter_folders["red"]), {}, torch.float32)
+    table = AdapterTable()
+    table.add("red", live)
+    assert table.retire("red"), "nobody uses it: a drop is asked for"
+    table.add("red", live)
+    assert not table.remove_unused("red"), "it serves again"
+    table.pin("red")
+    assert not table.retire("red"), "somebody uses it"
+    assert not table.remove_unused("red"), "the old drop comes late"
+    assert table.unpin("red")
+    assert table.remove_unused("red")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flywheel.engine.engine import Engine
+from flywheel.engine.limits import Throughput
 from flywheel.engine.requests import Failed
 from flywheel.engine.sampling import SamplingParams
 from flywheel.errors import RequestError
@@ -169,8 +171,28 @@ def test_closing_fails_what_is_unfinished_and_refuses_what_comes(tiny: ModelDir,
     engine.close()
 
 
-def test_an_idle_engine_uses_no_processor_time(engine: Engine) -> None:
+def test_an_idle_engine_sleeps(engine: Engine) -> None:
     engine.generate([5], SamplingParams(max_tokens=2))
-    before = time.process_time()
-    time.sleep(0.5)
-    assert time.process_time() - before < 0.1
+    time.sleep(0.1)
+    before = times_awake(engine)
+    time.sleep(0.4)
+    assert times_awake(engine) == before
+
+
+def times_awake(engine: Engine) -> int:
+    """How often the engine's thread has given up the processor, which it does once for each time it woke up."""
+    assert engine._thread is not None
+    lines = Path(f"/proc/self/task/{engine._thread.native_id}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("voluntary_ctxt_switches")))
+
+
+def test_the_time_to_retry_grows_with_the_queue_and_shrinks_with_the_rate() -> None:
+    busy, idle = Throughput(), Throughput()
+    for _ in range(5):
+        busy.count()
+        time.sleep(0.02)
+    assert idle.retry_after_s(100) == 1.0
+    short, long = busy.retry_after_s(150), busy.retry_after_s(600)
+    assert 1 < short < long < 60
+    assert long == pytest.approx(4 * short)
+    assert busy.retry_after_s(10**6) == 60

@@ -25,14 +25,14 @@ LOGITS = torch.tensor([[1.0, 3.0, 2.0, -1.0]])
 
 def test_temperature_zero_takes_the_likeliest_token_with_its_logprob() -> None:
     (token,), (logprob,) = choose_tokens(LOGITS, [RowSampler(SamplingParams())])
-    values = np.array(LOGITS[0])
+    values = LOGITS[0].numpy()
     assert token == 1
     assert logprob == pytest.approx(values[1] - np.log(np.exp(values).sum()), abs=1e-6)
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 0.7), (1.5, 0.9)])
 def test_draws_follow_the_tempered_and_truncated_distribution(temperature: float, top_p: float) -> None:
-    values = np.array(LOGITS[0]) / temperature
+    values = LOGITS[0].numpy() / temperature
     expected = np.exp(values) / np.exp(values).sum()
     order = np.argsort(-expected)
     kept = order[: int(np.searchsorted(expected[order].cumsum(), top_p)) + 1]
@@ -90,10 +90,7 @@ def test_an_answer_stops_at_its_stop_string_which_is_never_emitted(
 def test_the_end_of_turn_token_ends_the_answer_and_is_not_text(engine: Engine, tokenizer: ChatTokenizer) -> None:
     (end,) = tokenizer.eos_ids
     model: Any = engine._forwards.adapters.model
-    with torch.no_grad():
-        model.lm_head.weight[end] = 10 * model.lm_head.weight.abs().sum(0)  # wins wherever the hidden state is positive
-        model.model.norm.weight.copy_(model.model.norm.weight)
-        model.lm_head.register_forward_hook(lambda _m, _i, out: out.index_fill(-1, torch.tensor([end]), 1e4))
+    model.lm_head.register_forward_hook(lambda _m, _i, out: out.index_fill(-1, torch.tensor([end]), 1e4))
     done = engine.generate([7, 8], SamplingParams(max_tokens=5))
     assert (done.ids, done.text, done.finish_reason) == ([end], "", "stop")
 

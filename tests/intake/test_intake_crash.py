@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import sqlalchemy as sa
 
 import flywheel.intake.run as run_module
 from flywheel.intake import intake_digest, run_intake
-from flywheel.store.registry import schema
+from flywheel.store.registry import Registry, schema
 from flywheel.store.segments import query, read_rows
 
 SECRET = b"s" * 32
@@ -81,33 +83,44 @@ def test_the_tables_do_not_depend_on_where_chunks_end(
     assert state(deployment) == undisturbed
 
 
-def test_an_end_at_any_write_to_disk_changes_nothing(
+def test_an_end_before_any_write_to_disk_or_after_any_transaction_changes_nothing(
     make_deployment, traffic_of, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "CHUNK_RECORDS", 9)
     deployment = make_deployment()
     fill(deployment, traffic_of(deployment.home))
-    sync = os.fsync
-    survives = 0
+    sync, write = os.fsync, Registry.write
+    left = 0
+
+    def instant() -> None:
+        nonlocal left
+        if not left:
+            raise Crash
+        left -= 1
+
+    def fsync(descriptor: int) -> None:
+        instant()
+        sync(descriptor)
+
+    @contextmanager
+    def transaction(registry: Registry) -> Iterator[Any]:
+        with write(registry) as tx:
+            yield tx
+        instant()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Registry, "write", transaction)
+    crashes = 0
     while True:
-        left = survives
-
-        def fsync(descriptor: int) -> None:
-            nonlocal left
-            if not left:
-                raise Crash
-            left -= 1
-            sync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", fsync)
+        left = crashes % 19  # the instants of a chunk one after the other; some runs get through it
         try:
             intake(deployment)
         except Crash:
-            survives = (survives + 3) % 17  # a different write each time, and some runs get through a chunk
+            crashes += 1
             continue
-        finally:
-            monkeypatch.setattr(os, "fsync", sync)
         break
+    monkeypatch.undo()
+    assert crashes > 10
     assert state(deployment) == undisturbed
 
 
