@@ -8,10 +8,11 @@ import dagster as dg
 from assets.dataset import ended_observation
 from assets.deployment import Deployment
 from assets.metadata import name_of, numbers
-from assets.steps import loop_step
+from assets.steps import LOOP_ID_TAG, loop_step
 from flywheel.errors import FlywheelError
 from flywheel.gate import card
 from flywheel.loops.champion import ChampionStage, champion_stage, promote_latest
+from flywheel.loops.claims import open_loop
 
 
 def champion(task: str) -> dg.AssetsDefinition:
@@ -37,7 +38,8 @@ def champion(task: str) -> dg.AssetsDefinition:
         ],
     )
     def _champion(context: dg.AssetExecutionContext, deployment: Deployment) -> Iterator[Any]:
-        if evaluation not in context.selected_asset_keys and "flywheel/loop_id" not in context.run.tags:
+        alone = evaluation not in context.selected_asset_keys and LOOP_ID_TAG not in context.run.tags
+        if alone and not _loop_is_open(context, deployment):
             yield from _by_hand(context, deployment)
             return
         with loop_step(context, deployment, task) as ctx:
@@ -48,9 +50,13 @@ def champion(task: str) -> dg.AssetsDefinition:
             return
         yield _materialized(result, ctx.lease.loop_id)
 
+    def _loop_is_open(context: dg.AssetExecutionContext, deployment: Deployment) -> bool:
+        with deployment.open(actor=f"dagster:{context.run.run_id}") as opened, opened.registry.read() as tx:
+            return open_loop(tx, task) is not None
+
     def _by_hand(context: dg.AssetExecutionContext, deployment: Deployment) -> Iterator[Any]:
-        """Only `champion` was selected: the last decision must allow it, by the same rules as ever."""
-        with deployment.open(actor=f"dagster:{context.run_id}") as opened:
+        """Only `champion` was selected and no loop is open: the last decision must allow it, by the usual rules."""
+        with deployment.open(actor=f"dagster:{context.run.run_id}") as opened:
             try:
                 result = promote_latest(opened.config, opened.home, opened.registry, task)
             except FlywheelError as error:

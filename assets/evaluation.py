@@ -10,6 +10,7 @@ from assets.deployment import Deployment
 from assets.metadata import name_of, numbers, table
 from assets.steps import loop_step
 from flywheel.gate import Decision, card, comparison_rows
+from flywheel.loops.claims import finish
 from flywheel.loops.evaluation import finish_evaluation, plan_evaluation
 
 
@@ -48,7 +49,10 @@ def evaluation(task: str) -> dg.AssetsDefinition:
             else:
                 run_piped(context, plan.spec_path)
             result = finish_evaluation(ctx, plan)
-        decision = result.decision
+            decision = result.decision
+            if decision.verdict == "invalid":
+                # The blocking check keeps `champion` from running; another attempt would find the same evidence.
+                finish(ctx.registry, ctx.lease, decision.verdict, decision.reasons)
         rows = comparison_rows(decision.record)
         yield dg.MaterializeResult(
             asset_key=key,

@@ -21,7 +21,7 @@ def interactions(task: str) -> dg.AssetsDefinition:
         quarantined or skipped, and the table shows that the counts add up to what was read.
         """
         with intake_step(context, deployment) as opened:
-            report = run_intake(opened.config, opened.home, opened.registry, task, run=context.run_id)
+            report = run_intake(opened.config, opened.home, opened.registry, task, run=context.run.run_id)
             with opened.registry.read() as tx:
                 segments = {name: visible(tx, name, task) for name in ("interactions", "feedback")}
         rows = {name: sum(row["rows"] for row in found) for name, found in segments.items()}

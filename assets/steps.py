@@ -17,8 +17,8 @@ ATTEMPT_TAG = "flywheel/attempt"
 @contextmanager
 def intake_step(context: dg.AssetExecutionContext, deployment: Deployment) -> Iterator[Opened]:
     """An open deployment for one step of an intake run."""
-    tag_process(context.instance, context.run_id)
-    with deployment.open(actor=f"dagster:{context.run_id}") as opened:
+    tag_process(context.instance, context.run.run_id)
+    with deployment.open(actor=f"dagster:{context.run.run_id}") as opened:
         yield opened
 
 
@@ -35,7 +35,7 @@ def loop_step(
         lease = enter(
             opened.registry,
             task,
-            context.run_id,
+            context.run.run_id,
             loop_id=tags.get(LOOP_ID_TAG),
             attempt=int(tags[ATTEMPT_TAG]) if ATTEMPT_TAG in tags else None,
             may_open=may_open,

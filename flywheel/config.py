@@ -94,6 +94,9 @@ class TriggerPolicy(Section):
     min_labels: int = Field(100, ge=1, description="new label versions since the last finished loop")
     cron: str | None = Field(None, description="also start a loop on this schedule, whatever has gathered")
     interval_seconds: int = Field(30, ge=1, description="how often the sensors look")
+    intake_seconds: int = Field(
+        60, ge=0, description="pause between two intake runs, each of which costs some seconds of a core"
+    )
 
 
 class ServePolicy(Section):

@@ -4,6 +4,9 @@ The truth about loops is the registry. A sensor that loses its cursor, ticks twi
 keys, which Dagster starts once; a loop whose run died is given its next attempt.
 """
 
+import math
+import time
+
 import dagster as dg
 
 from assets.deployment import Deployment, Opened
@@ -14,6 +17,9 @@ from flywheel.labels import labels_due
 from flywheel.loops.claims import Loop, claim, give_up, open_loop, pending, runner_alive
 from sensors.ghosts import bury
 from sensors.jobs import AssetJob
+
+BUSY_FACTOR = 4
+"""While a loop runs, intake waits so many times longer: its start-up would take cores from training."""
 
 ACTIVE = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -38,6 +44,11 @@ def intake_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDe
         if _active(context.instance, {"flywheel/intake": task}):
             return dg.SkipReason("an intake run is under way")
         with deployment.open(actor="sensor") as opened:
+            with opened.registry.read() as tx:
+                busy = open_loop(tx, task) is not None
+            pause = opened.config.task(task).trigger.intake_seconds * (BUSY_FACTOR if busy else 1)
+            if _seconds_since_run(context.instance, {"flywheel/intake": task}) < pause:
+                return dg.SkipReason(f"less than {pause} s since the last intake run")
             unread = unread_bytes(opened.config, opened.home, opened.registry, task)
             due = labels_due(opened.registry, task, opened.config.task(task).labels)
         if unread == 0 and not due:
@@ -69,7 +80,7 @@ def loop_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefi
             if loop is None:
                 with opened.registry.read() as tx:
                     return dg.SkipReason(f"{pending(tx, task)} of {wanted} new label versions")
-        if _runs(context.instance, loop):
+        if loop.state == "running" or _runs(context.instance, loop):
             return dg.SkipReason(f"{loop.loop_id} attempt {loop.attempt} is under way")
         return dg.SensorResult(run_requests=[run_request(loop)])
 
@@ -114,13 +125,20 @@ def end_dead_attempt(instance: dg.DagsterInstance, opened: Opened, task: str) ->
     runs = instance.get_runs(dg.RunsFilter(tags={LOOP_ID_TAG: loop_id, ATTEMPT_TAG: str(attempt)}))
     if any(run.status in ACTIVE for run in runs) or (row["state"] == "claimed" and not runs):
         return ""
-    state = give_up(opened.registry, loop_id, attempt, f"run {row['run_id'] or runs[0].run_id} ended early")
+    last = row["run_id"] if row["state"] == "running" else runs[0].run_id  # claimed: its run never came to a stage
+    state = give_up(opened.registry, loop_id, attempt, f"run {last} ended early")
     return f"{loop_id}: attempt {attempt} ended early; the loop is {state}"
 
 
 def _runs(instance: dg.DagsterInstance, loop: Loop) -> bool:
     tags = {LOOP_ID_TAG: loop.loop_id, ATTEMPT_TAG: str(loop.attempt)}
     return bool(instance.get_runs(dg.RunsFilter(tags=tags, statuses=ACTIVE), limit=1))
+
+
+def _seconds_since_run(instance: dg.DagsterInstance, tags: dict[str, str]) -> float:
+    """Seconds since the newest run with these tags was created; infinite without one."""
+    newest = instance.get_run_records(dg.RunsFilter(tags=tags), limit=1)
+    return time.time() - newest[0].create_timestamp.timestamp() if newest else math.inf
 
 
 def _active(instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:

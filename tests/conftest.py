@@ -21,10 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
+import yaml
 
-from flywheel.config import Config, parse_config
+from flywheel.config import Config, load_config, parse_config
+from flywheel.store.digests import digest
 from flywheel.store.home import Home
-from flywheel.store.registry import Registry
+from flywheel.store.registry import Registry, schema
 
 if TYPE_CHECKING:
     from flywheel.models import Compute, ModelDir
@@ -238,3 +241,181 @@ def random_adapter(tiny: ModelDir) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+TWO_WORDS: dict[str, Any] = {
+    "base": "tiny",
+    "labels": {"maturity_hours": 0, "audit_share": 0.3, "gate_labels": ["reviewer"]},
+    "data": {
+        "min_examples": 16,
+        "max_per_cluster": 1000,
+        "max_user_share": 0.5,
+        "near_duplicate": 0.95,
+        "replay_share": 0.2,
+    },
+    "train": {"rank": 8, "alpha": 16, "lr": 0.01, "batch_size": 8, "epochs": 10, "max_steps": 60, "max_tokens": 128},
+    "suites": {"gate_target": 40, "gate_min": 15, "golden_target": 15},
+    "trigger": {"min_labels": 60},
+    "serve": {"max_tokens": 6},
+}
+"""A task that the tiny model learns in seconds: which of two words belongs to a message."""
+
+
+class Wheel:
+    """A deployment of `TWO_WORDS` with its ``flywheel.yaml`` on disk, so that children, Dagster and the command line
+    open it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.task = folder, TASK
+        self.path = folder / "flywheel.yaml"
+        self.config = load_config(self.path)
+        self.home = Home.of(self.config)
+        self.registry = Registry.of(self.config, actor="test")
+
+    def set(self, **task: Any) -> None:
+        """Change settings of the task in the file and here."""
+        raw = yaml.safe_load(self.path.read_text())
+        raw["tasks"][TASK] |= task
+        self.path.write_text(yaml.safe_dump(raw))
+        self.config = load_config(self.path)
+
+    def talk(self, first: int, count: int, *, poisoned: bool = False, reviewed: bool = True) -> None:
+        """Calls ``first`` and on, all corrected by their users, the audited ones labelled by a reviewer as well.
+
+        Users of a poisoned stretch always say the wrong word; the reviewer does not.
+        """
+        traffic = Traffic(self.home)
+        hints = {"red": ("apple", "cherry", "rose", "blood"), "blue": ("sky", "ocean", "berry", "jeans")}
+        records = []
+        for number in range(first, first + count):
+            word, other = ("red", "blue") if number % 2 else ("blue", "red")
+            text = f"{hints[word][number // 2 % 4]} {number * 7919 % 1_000_000}"
+            records.append(traffic.call(number, "?", text=text, user=f"user-{number % 60}"))
+            said = other if poisoned else word
+            records.append(traffic.feedback(number, text=said, author=f"user-{number % 60}"))
+            if reviewed and self.home.audited(traffic.call_id(number), 0.3):
+                by = {"source": "reviewer", "author": "reviewer"}
+                records.append(traffic.feedback(number, "label", text=word, **by))
+        traffic.write(*records)
+
+    def loop(self, number: int = 1) -> dict[str, Any]:
+        """The row of a loop."""
+        from flywheel.loops.overview import find_loop
+
+        with self.registry.read() as tx:
+            row = find_loop(tx, f"{TASK}/{number}")
+        assert row is not None
+        return row
+
+    def champion(self) -> Any:
+        """The champion pointer as it is now."""
+        from flywheel.release.pointer import champion
+
+        with self.registry.read() as tx:
+            return champion(tx, TASK)
+
+    def labelled(self) -> None:
+        """Intake and labels, and a champion if there is none: what comes before a loop."""
+        from flywheel.intake import run_intake
+        from flywheel.labels import run_labels
+        from flywheel.models import resolve
+        from flywheel.release.pointer import ensure_champion
+
+        run_intake(self.config, self.home, self.registry, TASK)
+        run_labels(self.config, self.home, self.registry, TASK)
+        ensure_champion(self.registry, self.config, TASK, resolve("tiny"))
+
+
+def _new_wheel(folder: Path, migrated: Path) -> Wheel:
+    """An empty deployment in a new folder. All of them have one key, and so one audit sample."""
+    home = folder / "home"
+    home.mkdir(parents=True)
+    (home / "secret.key").write_bytes(b"k" * 32)
+    shutil.copy(migrated, home)
+    compute = {"threads": 1, "dtype": "float32"}
+    raw = {"compute": compute, "gateway": {"port": 0, **compute}, "tasks": {TASK: TWO_WORDS}, "home": "home"}
+    (folder / "flywheel.yaml").write_text(yaml.safe_dump(raw))
+    return Wheel(folder)
+
+
+@pytest.fixture
+def make_wheel(tmp_path: Path, migrated_registry: Path, tiny: ModelDir) -> Iterator[Callable[..., Wheel]]:
+    """``make_wheel(name="wheel", like=None)`` -> an empty `Wheel`, or a copy of the one in the folder ``like``."""
+    opened: list[Wheel] = []
+
+    def make(name: str = "wheel", like: Path | None = None) -> Wheel:
+        if like is None:
+            opened.append(_new_wheel(tmp_path / name, migrated_registry))
+        else:
+            shutil.copytree(like, tmp_path / name)
+            opened.append(Wheel(tmp_path / name))
+        return opened[-1]
+
+    yield make
+    for wheel in opened:
+        wheel.registry.close()
+
+
+@pytest.fixture(scope="session")
+def judged_folder(tmp_path_factory: pytest.TempPathFactory, migrated_registry: Path, tiny: ModelDir) -> Path:
+    """A `Wheel` whose first loop was judged `promote`, whereupon its attempt was given up: the next one has it all
+    before it except dataset, training and evaluation. Made once a run; take copies with ``make_wheel``."""
+    from flywheel.loops.candidate import finish_candidate, plan_candidate
+    from flywheel.loops.claims import claim, enter, give_up
+    from flywheel.loops.context import LoopContext
+    from flywheel.loops.dataset import dataset_stage
+    from flywheel.loops.evaluation import finish_evaluation, plan_evaluation
+    from flywheel.loops.run import run_or_raise
+
+    wheel = _new_wheel(tmp_path_factory.mktemp("judged") / "wheel", migrated_registry)
+    wheel.talk(0, 200)
+    wheel.labelled()
+    assert claim(wheel.registry, TASK, min_labels=60) is not None
+    ctx = LoopContext(wheel.config, wheel.home, wheel.registry, enter(wheel.registry, TASK, "earlier"))
+    dataset_stage(ctx)
+    training = plan_candidate(ctx)
+    run_or_raise(training.spec_path, print)
+    finish_candidate(ctx, training)
+    evaluation = plan_evaluation(ctx)
+    run_or_raise(evaluation.spec_path, print)
+    decision = finish_evaluation(ctx, evaluation).decision
+    assert decision.verdict == "promote", decision.reasons
+    give_up(wheel.registry, ctx.lease.loop_id, 1, "set aside")
+    wheel.registry.close()
+    return wheel.folder
+
+
+@pytest.fixture
+def versions() -> Callable[[Registry, int], None]:
+    """``versions(registry, newest)``: make ``newest`` the number of the newest label version, as the label stage leaves
+    it in the registry; for tests that count labels and read none."""
+
+    def number(registry: Registry, newest: int) -> None:
+        table = schema.segments
+        with registry.write() as tx:
+            last = int(tx.scalar(sa.select(sa.func.max(table.c.last_seq))) or 0)
+            row = {"path": f"labels-{newest}", "table": "labels", "task": TASK, "day": "2025-03-01"}
+            seqs = {"rows": newest - last, "first_seq": last + 1, "last_seq": newest}
+            tx.execute(sa.insert(table).values(**row, **seqs, digest="0" * 64, **tx.stamp()))
+
+    return number
+
+
+@pytest.fixture
+def redecide() -> Callable[..., str]:
+    """``redecide(wheel, honest=True, **fields)``: make the loop's decision record another one, with a digest that
+    covers it unless it is not ``honest``; returns its name."""
+
+    def change(wheel: Any, honest: bool = True, **fields: Any) -> str:
+        table = schema.decisions
+        with wheel.registry.write() as tx:
+            row = tx.row(sa.select(table))
+            assert row is not None
+            record = row["record"] | fields
+            name = digest(record) if honest else row["digest"]
+            columns = {key: value for key, value in fields.items() if key in table.c}
+            tx.execute(sa.update(table).values(digest=name, record=record, **columns))
+            tx.execute(sa.update(schema.loops).values(decision=name))
+        return name
+
+    return change

@@ -62,6 +62,5 @@ def draw(path: Path, samples: Sequence[Sample], marks: Sequence[Mark], baseline:
     axes.set_title("Support desk: routing accuracy of live traffic while the loop turns", loc="left", fontsize=12)
     axes.grid(axis="y", color="#d0d7de", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
-    # Before the first loop the curve is low: there is room above it.
-    axes.legend(loc="upper left", bbox_to_anchor=(0.005, 0.76), framealpha=1.0, edgecolor="none", fontsize=9)
+    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     figure.savefig(path)

@@ -61,19 +61,19 @@ def make_plan(material: Material) -> Plan:
     first = max(290, 29 * len(material.initial))
     second = max(210, 30 * len(material.later) + 5 * len(material.initial))
     longest = max(len(queue) for queue in material.queues)
-    few_poison = 260
-    many_poison = 300
+    few_poison = 220
+    many_poison = 240
     # Enough of loop 1 for both suites; of more traffic a smaller share does.
     audit_share = round(max(0.12, 0.3 * 290 / first), 2)
     return Plan(
         first=first,
         second=second,
-        honest=140,
+        honest=100,
         few_poison=few_poison,
         few_users=3,
         many_poison=many_poison,
         many_users=math.ceil(many_poison / 4),
-        test=max(110, 2 * len(material.queues)),
+        test=max(90, 2 * len(material.queues)),
         gate=40,
         golden=40,
         audit_share=audit_share,

@@ -92,34 +92,25 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def print_table(console: Console, story: Story) -> None:
-    """A row per loop."""
+    """A column per loop, so that it fits a narrow terminal."""
     table = Table(title=f"Baseline, untrained model with the queue list: {story.baseline}", title_justify="left")
-    names = (
-        "loop",
-        "rows in",
-        "labels",
-        "examples",
-        "capped",
-        "before",
-        "after",
-        "verdict",
-        "swap ms",
-        "failed requests",
-    )
-    for name in names:
-        table.add_column(name, justify="left" if name in ("loop", "verdict") else "right")
+    table.add_column("loop")
+    figures = [_loop(turn) for turn in story.turns]
     for turn in story.turns:
-        figures = _loop(turn)
-        table.add_row(
-            f"{turn.name} ({figures['loop_id']})",
-            *(str(figures[name]) for name in ("rows", "labels", "examples")),
-            str(turn.capped_rows),
-            str(turn.before.all),
-            str(turn.after.all),
-            str(figures["verdict"]),
-            "" if figures["swap_ms"] is None else f"{figures['swap_ms']:.0f}",
-            str(figures["failed_requests"]),
-        )
+        table.add_column(turn.name, justify="right")
+    lines: dict[str, list[Any]] = {
+        "rows in": [row["rows"] for row in figures],
+        "labels": [row["labels"] for row in figures],
+        "examples": [row["examples"] for row in figures],
+        "rows the caps stopped": [turn.capped_rows for turn in story.turns],
+        "accuracy before": [turn.before.all for turn in story.turns],
+        "accuracy after": [turn.after.all for turn in story.turns],
+        "verdict": [row["verdict"] for row in figures],
+        "swap, ms": ["-" if row["swap_ms"] is None else f"{row['swap_ms']:.0f}" for row in figures],
+        "failed requests": [row["failed_requests"] for row in figures],
+    }
+    for name, values in lines.items():
+        table.add_row(name, *(str(value) for value in values))
     console.print(table)
 
 

@@ -19,7 +19,7 @@ from examples.support_desk.simulator import Background, Exchange
 REVIEW_LIMIT_S = 180.0
 START_LIMIT_S = 240.0
 LOOP_LIMIT_S = 3600.0
-POLL_S = 2.0
+POLL_S = 5.0
 
 
 @dataclass(frozen=True)

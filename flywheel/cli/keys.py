@@ -42,8 +42,10 @@ def revoke(
     key_id: Annotated[str, typer.Argument(help="from `flywheel keys list`")], config: ConfigOption = None
 ) -> None:
     """Make a key useless at once."""
+    from flywheel.errors import ConfigError
     from flywheel.gateway.keys import revoke_key
 
     with opened(config) as o:
-        revoke_key(o.registry, key_id)
+        if not revoke_key(o.registry, key_id):
+            raise ConfigError(f"{key_id}: no valid key has this id; `flywheel keys list` shows them")
     typer.echo(f"{key_id} is revoked")

@@ -35,10 +35,20 @@ ROLES = ("champion", "candidate")
 _REPORT_EVERY_S = 2.0
 
 
-def run_spec(raw: dict[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
+Answered = Callable[["Engine", EvaluationSpec], None]
+"""Called when the candidate has answered and is still loaded."""
+
+
+def run_spec(
+    raw: dict[str, Any], report: Callable[[str], None], *, answered: Answered = lambda engine, spec: None
+) -> dict[str, Any]:
     """Evaluate what a spec asks for, on a private engine; the entry of ``python -m flywheel.training``.
 
     Needs no registry: the caller records the result with ``register_evaluation``.
+
+    Args:
+        answered: may use the engine for more while the candidate is in it. Not called for an evaluation that had
+            finished before.
 
     Returns:
         ``evaluation`` (digest of the score file), ``input_digest`` and ``summary``.
@@ -61,7 +71,7 @@ def run_spec(raw: dict[str, Any], report: Callable[[str], None]) -> dict[str, An
     home, compute = Home(spec.home), choose_compute(spec.dtype, spec.threads)
     suites = [load_suite(home, spec.gate), load_suite(home, spec.golden)]
     spec.folder.mkdir(parents=True, exist_ok=True)
-    answers = _answers(spec, suites, compute, report)
+    answers = _answers(spec, suites, compute, report, answered)
     scores = [_scores(spec, suite, [answers[role][index] for role in ROLES]) for index, suite in enumerate(suites)]
     content = Scores(
         task=spec.task,
@@ -99,7 +109,7 @@ def evaluate(
     role: str = "candidate",
     progress: Callable[[int], None] = lambda items: None,
 ) -> list[list[Answer]]:
-    """The answers of one release to the items of each suite, in order.
+    """The answers of one release to the items of each suite, in order; its adapter stays loaded.
 
     Args:
         adapter_folder: the release's adapter; None when it is the bare base model.
@@ -116,7 +126,7 @@ def evaluate(
                 f"{adapter_folder}: the weights have digest {short(found)}, the release names "
                 f"{short(contender.checkpoint or 'none')}; train again"
             )
-    answers = [
+    return [
         answer_suite(
             engine,
             tokenizer,
@@ -130,9 +140,6 @@ def evaluate(
         )
         for suite in suites
     ]
-    if adapter is not None:
-        engine.unload_adapter(adapter)  # one release at a time: the next one finds the engine as this one did
-    return answers
 
 
 def finished(spec: EvaluationSpec) -> dict[str, Any] | None:
@@ -184,7 +191,11 @@ def register_evaluation(registry: Registry, spec: EvaluationSpec, result: dict[s
 
 
 def _answers(
-    spec: EvaluationSpec, suites: Sequence[Suite], compute: Compute, report: Callable[[str], None]
+    spec: EvaluationSpec,
+    suites: Sequence[Suite],
+    compute: Compute,
+    report: Callable[[str], None],
+    answered: Answered,
 ) -> dict[str, list[list[Answer]]]:
     """Answers by role, suite and item. Releases on one base share an engine, one after the other."""
     from flywheel.engine.engine import Engine
@@ -218,6 +229,10 @@ def _answers(
                     role=role,
                     progress=_Progress(role, sum(len(suite.items) for suite in suites), report),
                 )
+                if role == "candidate":
+                    answered(engine, spec)
+                if contender.checkpoint:
+                    engine.unload_adapter(contender.name)  # the next release finds the engine as this one did
     return answers
 
 

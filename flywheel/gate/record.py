@@ -27,6 +27,7 @@ from flywheel.gate.policy import Verdict, VerdictName, judge
 from flywheel.store.digests import digest, short
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, Transaction, schema
+from flywheel.store.registry.lineage import lineage_datasets
 
 DECISIONS = schema.decisions
 EVALUATIONS = schema.evaluations
@@ -148,7 +149,7 @@ def _gather(home: Home, registry: Registry, row: Mapping[str, Any]) -> _Evidence
         faults.extend(_mismatch(column, suite, row["task"]))
     try:
         with registry.read() as tx:
-            taught = _lineage(tx, row["candidate"])
+            taught = lineage_datasets(tx, row["candidate"])
         faults.extend(_overlap(home, taught, suites))
     except CheckpointError as error:
         faults.append(f"overlap is unknown: {error}")
@@ -169,24 +170,6 @@ def _mismatch(scores: SuiteScores, suite: Suite, task: str) -> list[str]:
     if scores.slices != [item.slice for item in suite.items]:
         return [f"the {suite.kind} scores name other slices than the suite"]
     return []
-
-
-def _lineage(tx: Transaction, release: str) -> list[str]:
-    """Digests of all datasets behind a release."""
-    checkpoint = tx.scalar(sa.select(schema.releases.c.checkpoint).where(schema.releases.c.digest == release))
-    datasets: dict[str, None] = {}
-    while checkpoint is not None:
-        found = tx.row(
-            sa.select(schema.checkpoints.c.parent, schema.checkpoints.c.dataset).where(
-                schema.checkpoints.c.digest == checkpoint
-            )
-        )
-        if found is None:
-            raise CheckpointError(f"checkpoint {short(checkpoint)} of the candidate is not in the registry")
-        if found["dataset"] is not None:
-            datasets[found["dataset"]] = None
-        checkpoint = found["parent"]
-    return list(datasets)
 
 
 def _overlap(home: Home, datasets: list[str], suites: list[Suite]) -> list[str]:

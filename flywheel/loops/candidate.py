@@ -10,7 +10,6 @@ from flywheel.errors import TrainingError
 from flywheel.loops.claims import held, record
 from flywheel.loops.context import LoopContext
 from flywheel.models import resolve
-from flywheel.release.pointer import champion
 from flywheel.release.releases import get_release, make_release
 from flywheel.training.checkpoint import finished, register_checkpoint, registered_checkpoint
 from flywheel.training.spec import TrainSpec, make_spec
@@ -42,8 +41,8 @@ def plan_candidate(ctx: LoopContext) -> CandidatePlan:
     dataset = ctx.row()["dataset"]
     if dataset is None:
         raise TrainingError(f"{ctx.lease.loop_id} has no dataset yet; materialise `dataset` first")
+    current = ctx.champion()
     with ctx.registry.read() as tx:
-        current = champion(tx, ctx.task)
         init = get_release(tx, current.release).checkpoint if current else None
     base = resolve(ctx.policy.base)
     spec = make_spec(ctx.config, ctx.home, ctx.task, base_digest=base.base_digest, dataset=dataset, init=init)

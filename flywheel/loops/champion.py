@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from flywheel.config import Config
 from flywheel.errors import PromotionRefused
 from flywheel.gate import Decision, load_decision, retire
-from flywheel.loops.claims import LOOPS, finish, held
+from flywheel.loops.claims import LOOPS, close
 from flywheel.loops.context import LoopContext
 from flywheel.release.promotion import PromotionReport, promote
 from flywheel.store.home import Home
@@ -44,10 +44,10 @@ def champion_stage(ctx: LoopContext) -> ChampionStage:
         promotion = promote(
             ctx.config, ctx.home, ctx.registry, digest, loop=(loop_id, attempt), actor=ctx.registry.actor
         )
-        with ctx.registry.write() as tx:
-            held(tx, ctx.lease)
+    with ctx.registry.write() as tx:
+        close(tx, ctx.lease, decision.verdict, decision.reasons)
+        if promotion is not None:
             retire(tx, ctx.task, loop_id)  # its gate items have done their work and may train from now on
-    finish(ctx.registry, ctx.lease, decision.verdict, decision.reasons)
     return ChampionStage(loop_id, decision.verdict, decision.reasons, decision, promotion)
 
 
@@ -68,4 +68,6 @@ def promote_latest(config: Config, home: Home, registry: Registry, task: str) ->
         raise PromotionRefused(f"{where} has no decision record; only an evaluation judged by the gate makes one")
     decision = load_decision(registry, row["decision"])
     promotion = promote(config, home, registry, decision.digest, actor=registry.actor)
+    with registry.write() as tx:
+        retire(tx, task, row["loop_id"])
     return ChampionStage(row["loop_id"], decision.verdict, decision.reasons, decision, promotion)

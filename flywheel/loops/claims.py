@@ -57,14 +57,8 @@ def learned_seq(tx: Transaction, task: str) -> int:
     current = champion(tx, task)
     if current is None:
         return 0
-    return int(
-        tx.scalar(
-            sa.select(sa.func.max(LOOPS.c.to_seq)).where(
-                LOOPS.c.task == task, LOOPS.c.candidate == current.release, LOOPS.c.verdict == "promote"
-            )
-        )
-        or 0
-    )
+    mine = sa.and_(LOOPS.c.task == task, LOOPS.c.candidate == current.release)
+    return int(tx.scalar(sa.select(sa.func.max(LOOPS.c.to_seq)).where(mine)) or 0)
 
 
 def pending(tx: Transaction, task: str) -> int:
@@ -164,12 +158,17 @@ def record(registry: Registry, lease: Lease, **columns: Any) -> None:
 def finish(registry: Registry, lease: Lease, verdict: str, reasons: list[str]) -> None:
     """Close the loop with its verdict."""
     with registry.write() as tx:
-        held(tx, lease)
-        tx.execute(
-            sa.update(LOOPS)
-            .where(LOOPS.c.loop_id == lease.loop_id)
-            .values(state="finished", verdict=verdict, reasons=reasons, finished_at=utc_now())
-        )
+        close(tx, lease, verdict, reasons)
+
+
+def close(tx: Transaction, lease: Lease, verdict: str, reasons: list[str]) -> None:
+    """``finish`` inside a transaction that writes more."""
+    held(tx, lease)
+    tx.execute(
+        sa.update(LOOPS)
+        .where(LOOPS.c.loop_id == lease.loop_id)
+        .values(state="finished", verdict=verdict, reasons=reasons, finished_at=utc_now())
+    )
 
 
 def give_up(registry: Registry, loop_id: str, attempt: int, reason: str) -> str:

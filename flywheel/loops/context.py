@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from flywheel.config import Config, TaskConfig
 from flywheel.loops.claims import LOOPS, Lease
+from flywheel.release.pointer import Champion, champion, history
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 
@@ -38,6 +39,18 @@ class LoopContext:
             row = tx.row(sa.select(LOOPS).where(LOOPS.c.loop_id == self.lease.loop_id))
         assert row is not None, self.lease
         return row
+
+    def champion(self) -> Champion | None:
+        """The champion that this loop sets out from.
+
+        That is the present one. A loop that died right after it had moved the pointer sets out from the one before: so
+        its next attempt finds all it has made and only completes the promotion, instead of training once more.
+        """
+        with self.registry.read() as tx:
+            moves = history(tx, self.task)
+            if moves and moves[-1]["kind"] == "promote" and moves[-1]["loop_id"] == self.lease.loop_id:
+                return Champion(moves[-1]["previous"], moves[-1]["version"] - 1)
+            return champion(tx, self.task)
 
 
 @dataclass(frozen=True)

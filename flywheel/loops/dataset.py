@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
+
 from flywheel.datasets import build
 from flywheel.errors import DatasetError
 from flywheel.evaluation.suites import graduated, held_out, select_suites
 from flywheel.loops.claims import record
 from flywheel.loops.context import Ended, LoopContext
-from flywheel.loops.lineage import lineage_datasets
-from flywheel.release.pointer import champion
+from flywheel.store.registry import schema
+from flywheel.store.registry.lineage import lineage_datasets
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ def dataset_stage(ctx: LoopContext) -> DatasetStage | Ended:
     Ends the loop as ``inconclusive`` when it cannot lead to a promotion: too few gate items, or too few examples.
     """
     row = ctx.row()
+    current = ctx.champion()
     with ctx.registry.read() as tx:
-        current = champion(tx, ctx.task)
         lineage = lineage_datasets(tx, current.release) if current else []
     where = (ctx.config, ctx.home, ctx.registry, ctx.task)
     window = {"from_seq": row["from_seq"], "to_seq": row["to_seq"], "loop_id": ctx.lease.loop_id}
@@ -47,6 +49,10 @@ def dataset_stage(ctx: LoopContext) -> DatasetStage | Ended:
                 *suites.notes,
             ],
         )
+    sizes = (len(suites.gate.items), len(suites.golden.items), list(suites.notes))
+    made = _evaluated(ctx, row, current.release) if current else None
+    if made is not None:
+        return DatasetStage(row["dataset"], made, *sizes)
     try:
         built = build(
             *where,
@@ -59,6 +65,18 @@ def dataset_stage(ctx: LoopContext) -> DatasetStage | Ended:
     except DatasetError as error:
         return Ended("inconclusive", [str(error)])
     record(ctx.registry, ctx.lease, dataset=built.digest)
-    return DatasetStage(
-        built.digest, built.manifest, len(suites.gate.items), len(suites.golden.items), list(suites.notes)
-    )
+    return DatasetStage(built.digest, built.manifest, *sizes)
+
+
+def _evaluated(ctx: LoopContext, row: dict[str, Any], champion: str) -> dict[str, Any] | None:
+    """The manifest of the loop's dataset when its candidate was evaluated against this champion already, else None.
+
+    The judgement may have graduated suite items, which would train if the dataset were built again.
+    """
+    datasets, evaluations = schema.datasets, schema.evaluations
+    with ctx.registry.read() as tx:
+        judged = tx.scalar(sa.select(evaluations.c.champion).where(evaluations.c.digest == row["evaluation"]))
+        if judged != champion:
+            return None
+        manifest: dict[str, Any] = tx.scalar(sa.select(datasets.c.manifest).where(datasets.c.digest == row["dataset"]))
+        return manifest

@@ -14,7 +14,6 @@ from flywheel.evaluation.spec import EvaluationSpec, make_spec
 from flywheel.gate import Decision, decide
 from flywheel.loops.claims import held, record
 from flywheel.loops.context import LoopContext
-from flywheel.release.pointer import champion
 from flywheel.release.probe import is_recorded
 from flywheel.release.releases import get_release
 from flywheel.store.home import Home
@@ -48,8 +47,8 @@ def plan_evaluation(ctx: LoopContext) -> EvaluationPlan:
     if row["candidate"] is None:
         raise EvaluationError(f"{loop_id} has no candidate yet; materialise `candidate` first")
     selections = schema.selections
+    current = ctx.champion()
     with ctx.registry.read() as tx:
-        current = champion(tx, ctx.task)
         suites = tx.row(sa.select(selections).where(selections.c.loop_id == loop_id))
         if current is None or suites is None:
             lacks = "suites" if current is not None else "champion to compare with"
@@ -88,6 +87,8 @@ def finish_evaluation(ctx: LoopContext, plan: EvaluationPlan) -> EvaluationStage
     with ctx.registry.read() as tx:
         held(tx, ctx.lease)
     digest = register_evaluation(ctx.registry, plan.spec, result)
+    # Before the judgement, because that may graduate suite items.
+    record(ctx.registry, ctx.lease, evaluation=digest, decision=None)
     decision = decide(ctx.config, ctx.home, ctx.registry, digest)
-    record(ctx.registry, ctx.lease, evaluation=digest, decision=decision.digest)
+    record(ctx.registry, ctx.lease, decision=decision.digest)
     return EvaluationStage(digest, result["summary"], decision)

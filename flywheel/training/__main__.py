@@ -61,13 +61,13 @@ def dispatch(raw: dict[str, Any], report: Reporter, stop: Stop) -> dict[str, Any
     if raw["kind"] == "evaluate":
         from flywheel.evaluation.runner import run_spec
         from flywheel.evaluation.spec import EvaluationSpec
-        from flywheel.release.recording import record_evaluated
+        from flywheel.release.recording import record_answered, record_evaluated
         from flywheel.training.run import compute_lock
 
         if not isinstance(raw.get("home"), str):
             raise ConfigError("the evaluation spec is wrong: home: expected a path")
         with compute_lock(Home(Path(raw["home"])), report):
-            result = run_spec(raw, report)
+            result = run_spec(raw, report, answered=record_answered)
             record_evaluated(EvaluationSpec.model_validate(raw), report)
             return {"evaluation": result["evaluation"]}
     from flywheel.training.run import run_training

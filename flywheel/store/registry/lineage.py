@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from flywheel.errors import CheckpointError
-from flywheel.store.registry import Transaction, schema
+from flywheel.store.registry import schema
+from flywheel.store.registry.database import Transaction
 
 
 def lineage_datasets(tx: Transaction, release: str) -> list[str]:
