@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import statistics
 import threading
 import time
@@ -23,7 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 TASK = "words"
 TOKENS = 200
-LOADS, ROLLBACKS, STREAMS = 20, 5, 4
+LOADS, ROLLBACKS, STREAMS = 20, 5, 6
+STAGGER_S = 5.0
+"""Between the first streams of two clients, so that they do not all begin under the same champion."""
 WORDS = ("apple", "river", "music", "water", "stone")
 PROMPTS = ("Hello.", "What do you see?", "Tell me a story.", "Count to ten.", "Who are you?", "Good morning!")
 
@@ -69,6 +72,7 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(STREAMS)]
 
     def _run(self, worker: int) -> None:
+        self._stop.wait(worker * STAGGER_S)
         for turn in itertools.count(worker):
             if self._stop.is_set():
                 return
@@ -117,12 +121,12 @@ def test_streams_around_hot_loads_and_rollbacks_are_whole_and_say_one_word(
     serve_process(world.path, world.url)
     client, operator = world.sdk(), httpx.Client(base_url=world.url, timeout=300, trust_env=False)
     # The base would answer the first streams in words of its own: they begin once a parrot is the champion.
-    order = itertools.cycle(WORDS)
+    order, dice = itertools.cycle(WORDS), random.Random(0)
     turn = promote(world.config, world.home, world.registry, world.decide(releases[next(order)]), actor="trial")
     moves: list[tuple[float, str, float]] = []
     with Load(client) as load:
         for number in range(LOADS + ROLLBACKS):
-            time.sleep(1.0)
+            time.sleep(3 * dice.random())
             back = number % 5 == 4
             if back:
                 turn = rollback(world.config, world.home, world.registry, TASK, actor="trial")
@@ -148,7 +152,9 @@ def test_streams_around_hot_loads_and_rollbacks_are_whole_and_say_one_word(
     crossed = [sum(s.begun < at < s.ended for s in load.streams) for at, _, _ in moves]
     assert min(crossed) > 0, "streams were in flight at every move"
     swaps = [swap_ms for *_, swap_ms in moves]
-    spread = Counter(word_of[world.log()[stream.id]["release"]] for stream in load.streams)
+    log = world.log()
+    spread = Counter(word_of[log[stream.id]["release"]] for stream in load.streams)
+    assert set(spread) == set(WORDS), "every release had streams of its own"
     print(
         f"\nhot swap: {LOADS} hot-loads and {ROLLBACKS} rollbacks in {moves[-1][0] - moves[0][0]:.0f} s on "
         f"{world.compute.dtype}; {len(load.streams)} streams of {TOKENS} tokens, {STREAMS} at a time, failed "
