@@ -30,6 +30,9 @@ class ChampionStage:
 def champion_stage(ctx: LoopContext) -> ChampionStage:
     """Promote when the loop's decision says so, and close the loop either way.
 
+    A rollback since the loop was claimed is a person's word that overrides the gate: nothing is promoted then, and the
+    next loop starts from the release that was gone back to.
+
     Raises:
         PromotionRefused: there is no decision yet, or the world moved since it was made.
         ProbeFailed: a replica does not serve what was evaluated.
@@ -39,16 +42,24 @@ def champion_stage(ctx: LoopContext) -> ChampionStage:
     if digest is None:
         raise PromotionRefused(f"{loop_id} has no decision record yet; materialise `evaluation` first")
     decision = load_decision(ctx.registry, digest)
+    verdict, reasons = decision.verdict, decision.reasons
     promotion = None
-    if decision.verdict == "promote":
+    rolled_back = ctx.rolled_back()
+    if rolled_back is not None:
+        who = f"{rolled_back['actor']} at {rolled_back['at'][:19]}"
+        verdict = "inconclusive"
+        reasons = [
+            f"the champion was rolled back by {who}, while this loop ran: its candidate is not promoted over that"
+        ]
+    elif decision.verdict == "promote":
         promotion = promote(
             ctx.config, ctx.home, ctx.registry, digest, loop=(loop_id, attempt), actor=ctx.registry.actor
         )
     with ctx.registry.write() as tx:
-        close(tx, ctx.lease, decision.verdict, decision.reasons)
+        close(tx, ctx.lease, verdict, reasons)
         if promotion is not None:
             retire(tx, ctx.task, loop_id)  # its gate items have done their work and may train from now on
-    return ChampionStage(loop_id, decision.verdict, decision.reasons, decision, promotion)
+    return ChampionStage(loop_id, verdict, reasons, decision, promotion)
 
 
 def promote_latest(config: Config, home: Home, registry: Registry, task: str) -> ChampionStage:

@@ -52,6 +52,13 @@ class LoopContext:
                 return Champion(moves[-1]["previous"], moves[-1]["version"] - 1)
             return champion(tx, self.task)
 
+    def rolled_back(self) -> dict[str, Any] | None:
+        """The rollback that happened since this loop was claimed, as a ``promotions`` row, or None."""
+        claimed = self.row()["at"]
+        with self.registry.read() as tx:
+            moves = [move for move in history(tx, self.task) if move["kind"] == "rollback" and move["at"] > claimed]
+        return moves[-1] if moves else None
+
 
 @dataclass(frozen=True)
 class Ended:

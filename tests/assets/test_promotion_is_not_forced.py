@@ -93,8 +93,8 @@ def test_a_record_for_another_release_is_refused(judged: Any, dagster_of: Any, r
 def test_a_record_against_a_former_champion_is_refused(judged: Any, dagster_of: Any, reason: Any) -> None:
     before = judged.champion()
     with judged.registry.write() as tx:  # moved away and back: the same release, but not the same pointer version
-        away = swap(tx, judged.task, expect=before, to=judged.loop()["candidate"], kind="rollback")
-        back = swap(tx, judged.task, expect=away, to=before.release, kind="rollback")
+        away = swap(tx, judged.task, expect=before, to=judged.loop()["candidate"], kind="promote")
+        back = swap(tx, judged.task, expect=away, to=before.release, kind="promote")
     refused(dagster_of(judged).materialize("champion"), judged, back, "at version 3", reason)
 
 
@@ -202,3 +202,16 @@ def dead_runner() -> Any:
     from flywheel.store.registry import schema
 
     return sa.update(schema.loops).values(pid=None, boot_id=None, started=None)
+
+
+def test_a_rollback_while_the_loop_runs_is_not_undone_by_it(judged: Any, dagster_of: Any, reason: Any) -> None:
+    before = judged.champion()
+    candidate = judged.loop()["candidate"]
+    with judged.registry.write() as tx:
+        away = swap(tx, judged.task, expect=before, to=candidate, kind="rollback")
+        back = swap(tx, judged.task, expect=away, to=before.release, kind="rollback")
+    result = dagster_of(judged).launch("loop", tags=LOOP_TAGS | {"flywheel/attempt": "2"})
+    assert result.success, reason(result)
+    assert judged.champion() == back
+    assert judged.loop()["verdict"] == "inconclusive"
+    assert "was rolled back by" in judged.loop()["reasons"][0]
