@@ -136,8 +136,11 @@ def _runs(instance: dg.DagsterInstance, loop: Loop) -> bool:
 
 
 def _seconds_since_run(instance: dg.DagsterInstance, tags: dict[str, str]) -> float:
-    """Seconds since the newest run with these tags was created; infinite without one."""
-    newest = instance.get_run_records(dg.RunsFilter(tags=tags), limit=1)
+    """Seconds since the newest successful run with these tags was created; infinite without one.
+
+    A run that was killed is no reason to wait: what it was to read is still unread.
+    """
+    newest = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
     return time.time() - newest[0].create_timestamp.timestamp() if newest else math.inf
 
 

@@ -38,6 +38,7 @@ class Part:
     address: tuple[str, int] | None = None  # where it listens once it is ready
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     started: float = 0.0
+    earlier: list[int] = field(default_factory=list)  # pids that died; a run they started may go on in their session
 
     def answers(self) -> bool:
         """Whether it accepts connections; a part without an address always does."""
@@ -174,6 +175,7 @@ def _mend(parts: list[Part], environment: dict[str, str], logs: Path) -> str:
         if part.essential and part.process.returncode > 0 and lived < 60:
             return f"{what}\n{_tail(logs / (part.name + '.log'))}"
         say(f"{what}; starting it again")
+        part.earlier.append(part.process.pid)
         time.sleep(RESTART_PAUSE_S)
         _start(part, environment, logs)
     return ""
@@ -181,6 +183,8 @@ def _mend(parts: list[Part], environment: dict[str, str], logs: Path) -> str:
 
 def _stop(parts: list[Part]) -> None:
     """Dagster first, so that no new run starts; then the gateway, which finishes its answers."""
+    from flywheel.store.home import process_started
+
     for part in reversed(parts):
         if part.process is not None and part.process.poll() is None:
             part.process.send_signal(signal.SIGTERM)
@@ -194,8 +198,10 @@ def _stop(parts: list[Part]) -> None:
             part.process.kill()
             part.process.wait()
         # What a part started lives in its session: Dagster's code servers and run workers outlive their parent.
-        with suppress(ProcessLookupError):
-            os.killpg(part.process.pid, signal.SIGKILL)
+        for session in (part.process.pid, *part.earlier):
+            if not process_started(session):  # a living process of this number would be somebody else's by now
+                with suppress(ProcessLookupError):
+                    os.killpg(session, signal.SIGKILL)
 
 
 def _tail(log: Path, lines: int = 5) -> str:

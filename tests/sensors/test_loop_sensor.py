@@ -196,6 +196,8 @@ def test_intake_pauses_after_a_run_and_longer_while_a_loop_is_open(daemon: Any, 
     daemon.wheel.talk(0, 2)
     assert len(daemon.tick(sensor).run_requests) == 1, "the first run waits for nothing"
     daemon.instance.report_run_failed(daemon.run("intake", Status.STARTED))
+    assert len(daemon.tick(sensor).run_requests) == 1, "nor does the run after one that was killed"
+    daemon.run("intake", Status.SUCCESS)
     assert skipped(daemon, sensor) == "less than 60 s since the last intake run"
     versions(daemon.wheel.registry, 10)
     daemon.keys()

@@ -54,7 +54,7 @@ ROUTER = {
         "max_tokens": 128,
     },
     "suites": {"gate_target": 40, "gate_min": 15, "golden_target": 15},
-    "trigger": {"min_labels": 60, "interval_seconds": 2},
+    "trigger": {"min_labels": 60, "interval_seconds": 2, "intake_seconds": 3},
     "serve": {"max_tokens": 6},
 }
 """A task that the tiny model learns within seconds."""
@@ -143,13 +143,15 @@ class Up:
             self._process = None
         return len(pids)
 
-    def stop(self) -> None:
-        """Stop as by Ctrl-C; whatever is left after that is ended."""
+    def stop(self) -> dict[int, str]:
+        """Stop as by Ctrl-C; whatever is left after that is ended, and returned: pid -> command line."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(45)
+        left = self.processes()
         self.power_cut()
+        return left
 
     def close(self) -> None:
         """Stop and give everything back."""

@@ -235,8 +235,7 @@ def test_gateway_daemon_and_power_are_cut_under_load_and_nothing_acknowledged_is
             waits["gateway"].append(kill_gateway(up, clients))
             time.sleep(dice.random() * 10)
             before = up.running()
-            (daemon,) = (pid for pid, line in up.processes("dagster-daemon").items() if " run -w" in line)
-            os.kill(daemon, 9)
+            kill_daemon(up)
             waits["daemon"].append(next_start(up, before))
             time.sleep(dice.random() * 15)
             before = up.running()
@@ -251,7 +250,7 @@ def test_gateway_daemon_and_power_are_cut_under_load_and_nothing_acknowledged_is
     quiet(up)
     check_runs(up)
     check_loops(up)
-    up.stop()
+    assert up.stop() == {}, "Ctrl-C leaves no process"
     told = clients.told
     check_nothing_lost(up, told)
     check_same_data(up, make_up("copy"))
@@ -263,6 +262,32 @@ def test_gateway_daemon_and_power_are_cut_under_load_and_nothing_acknowledged_is
         f"{dict(Counter(row['attempt'] for row in loops))}; seconds until it went on (median, worst): "
         + ", ".join(f"{what} {statistics.median(s):.0f}, {max(s):.0f}" for what, s in waits.items())
     )
+
+
+def test_stopping_after_the_daemon_was_killed_in_a_loop_leaves_no_process_of_it(
+    make_up: Callable[[str], Any], customers: Callable[..., Any]
+) -> None:
+    up = make_up("stopped")
+    up.start()
+    with customers(up, KINDS, limit=90) as clients:
+        clients.join()
+    up.wait(lambda: bool(up.processes("-m flywheel.training")), TURN_LIMIT_S, "a loop that trains")
+    killed = kill_daemon(up)
+    up.wait(lambda: bool(daemons(up) - {killed}), 30, "the next daemon")
+    assert up.processes("-m flywheel.training"), "the run goes on without the daemon that started it"
+    assert up.stop() == {}
+
+
+def daemons(up: Any) -> set[int]:
+    """The Dagster daemon's process, if it runs."""
+    return {pid for pid, line in up.processes("dagster-daemon").items() if " run -w" in line}
+
+
+def kill_daemon(up: Any) -> int:
+    """Kill the Dagster daemon; returns which process it was."""
+    (pid,) = daemons(up)
+    os.kill(pid, 9)
+    return pid
 
 
 def kill_gateway(up: Any, clients: Any) -> float:
