@@ -95,7 +95,7 @@ class TriggerPolicy(Section):
     cron: str | None = Field(None, description="also start a loop on this schedule, whatever has gathered")
     interval_seconds: int = Field(30, ge=1, description="how often the sensors look")
     intake_seconds: int = Field(
-        60, ge=0, description="pause between two intake runs, each of which costs some seconds of a core"
+        60, ge=0, description="pause after an intake run that succeeded: each costs some seconds of a core"
     )
 
 
