@@ -59,10 +59,10 @@ class Plan:
 def make_plan(material: Material) -> Plan:
     """The sizes for these queues: those of a ten-queue desk, more where there are more queues."""
     first = max(290, 29 * len(material.initial))
-    second = max(210, 30 * len(material.later) + 5 * len(material.initial))
+    second = max(190, 30 * len(material.later) + 5 * len(material.initial))
     longest = max(len(queue) for queue in material.queues)
-    few_poison = 220
-    many_poison = 240
+    few_poison = 200
+    many_poison = 200
     # Enough of loop 1 for both suites; of more traffic a smaller share does.
     audit_share = round(max(0.12, 0.3 * 290 / first), 2)
     return Plan(
@@ -73,7 +73,7 @@ def make_plan(material: Material) -> Plan:
         few_users=3,
         many_poison=many_poison,
         many_users=math.ceil(many_poison / 4),
-        test=max(90, 2 * len(material.queues)),
+        test=max(75, 2 * len(material.queues)),
         gate=40,
         golden=40,
         audit_share=audit_share,
