@@ -21,7 +21,7 @@ from flywheel.gateway.errors import log_failure
 from flywheel.gateway.metrics import Metrics
 from flywheel.gateway.routing import Down, Route, Router
 from flywheel.release import replicas
-from flywheel.release.pointer import champion
+from flywheel.release.pointer import champion, history
 from flywheel.release.probe import ProbeReport
 from flywheel.release.releases import Release, find_release, get_release
 from flywheel.store.registry import Registry
@@ -29,6 +29,9 @@ from flywheel.store.registry import Registry
 logger = logging.getLogger("flywheel.gateway")
 
 HEARTBEAT_S = 2.0
+KEEP_LOADED = 4
+"""Releases of a task that stay loaded: the champion and those that served before it, for an instant way back."""
+
 RETRY_S = 30.0
 """A release that could not be loaded or proven is tried again after this long, not with every heartbeat."""
 
@@ -154,8 +157,22 @@ class LocalReplica:
             try:
                 if not self._waiting(task):
                     self.follow(task)
+                    self._trim(task)
             except FlywheelError as error:
                 self._note(task, str(error))
+
+    def _trim(self, task: str) -> None:
+        """Unload what has not served lately, so that memory does not grow with every promotion."""
+        loaded = self._router.releases(task)
+        if len(loaded) <= KEEP_LOADED:
+            return
+        with self._registry.read() as tx:
+            moves = history(tx, task)
+        recent = list(dict.fromkeys(move["release"] for move in reversed(moves)))[:KEEP_LOADED]
+        served = {move["release"] for move in moves}
+        for name, route in loaded.items():
+            if route.digest in served and route.digest not in recent:  # a candidate under probe has not served yet
+                self.unload(name)
 
     def start_heart(self, on_beat: Callable[[], None]) -> None:
         """Call ``on_beat``, follow the pointers and report, every two seconds on a thread, until ``stop_heart``."""

@@ -12,6 +12,7 @@ from typing import Any
 import openai
 import pytest
 
+from flywheel.gateway.replica import KEEP_LOADED
 from flywheel.release.replicas import ReplicaClient, live, operator_token
 from flywheel.release.rollback import rollback
 
@@ -182,3 +183,20 @@ def test_unload_lets_running_answers_end_and_refuses_what_is_routed(world: Any, 
     with gateway.http() as http:
         body = {"model": release.name, "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
         assert http.post("/v1/chat/completions", content=json.dumps(body)).status_code == 200  # loaded again on demand
+
+
+def test_old_champions_are_unloaded_and_the_way_back_stays_loaded(world: Any, start_gateway: Any) -> None:
+    releases = [world.release(seed) for seed in range(1, KEEP_LOADED + 3)]
+    world.champion()
+    gateway = start_gateway(world)
+    for release in releases:
+        world.point(release)
+        with ReplicaClient(gateway.url, operator_token(world.home)) as client:
+            assert client.route(TASK)["release"] == release.digest
+    kept = {release.name for release in releases[-KEEP_LOADED:]}
+    deadline = time.monotonic() + 30
+    with gateway.http() as http:
+        while set(http.get("/admin/status").json()["loaded"]) != kept:
+            assert time.monotonic() < deadline, http.get("/admin/status").json()["loaded"]
+            time.sleep(0.2)
+    assert ask(gateway.sdk(), TASK, "x", 2).system_fingerprint == releases[-1].digest[:12]
