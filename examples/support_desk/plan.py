@@ -17,6 +17,8 @@ MODEL = "smollm2-135m"
 PROMPT = "Route the message to a queue."
 SHOTS = 5
 """Solved examples in the prompt of the second baseline."""
+REPLAYED = 1 / 3
+"""Rows of earlier datasets that loop 2 repeats, for each new one: a quarter of all."""
 NEW_SHARE = 0.55
 """Share of the new queues in the traffic of loop 2: they are what people ask about since they exist."""
 
@@ -77,8 +79,8 @@ def make_plan(material: Material) -> Plan:
         gate=40,
         golden=40,
         audit_share=audit_share,
-        # One and a half epochs of the examples of loop 1, in batches of 8: 36 steps for ten queues.
-        max_steps=math.ceil(first * (1 - audit_share) * 0.9 * 1.55 / 8),
+        # One and a half epochs of the larger of the first two loops, in batches of 8: 36 steps for ten queues.
+        max_steps=math.ceil(max(first, second * (1 + REPLAYED)) * (1 - audit_share) * 0.9 * 1.55 / 8),
         max_tokens=min(32, max(7, math.ceil(longest / 2.5) + 2)),
     )
 
