@@ -12,13 +12,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from flywheel.errors import ConfigError
 
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
+
+
+CRON_NAMES = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+CRON_FIELDS = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, MONTHS), (0, 7, WEEKDAYS))
+"""Smallest and largest value of each field, and the names it knows, the first of which is the smallest value."""
 
 
 class Section(BaseModel):
@@ -34,6 +41,7 @@ class LabelPolicy(Section):
     audit_share: float = Field(0.02, ge=0, le=1, description="uniform share of traffic set aside for evaluation")
     gate_labels: tuple[StrongSource, ...] = Field(
         ("reviewer", "verifier", "outcome", "correction"),
+        min_length=1,
         description="whose labels may put an audited interaction into the gate or golden suite",
     )
 
@@ -78,6 +86,14 @@ class SuitePolicy(Section):
     golden_file: str | None = Field(None, description="JSONL of {text, label} or {messages, label}")
     max_uses: int = Field(5, ge=1, description="gates one item may judge; alpha is divided by this on reuse")
 
+    @model_validator(mode="after")
+    def _reachable(self) -> SuitePolicy:
+        if self.gate_min > self.gate_target:
+            raise ValueError(
+                f"gate_min {self.gate_min} is above gate_target {self.gate_target}: every loop would be inconclusive"
+            )
+        return self
+
 
 class GatePolicy(Section):
     """When a candidate is good enough."""
@@ -98,6 +114,16 @@ class TriggerPolicy(Section):
         60, ge=0, description="pause after an intake run that succeeded: each costs some seconds of a core"
     )
 
+    @field_validator("cron")
+    @classmethod
+    def _a_schedule(cls, cron: str | None) -> str | None:
+        # One bad schedule would keep the definitions of every task from loading.
+        if cron is not None and not _is_cron(cron):
+            raise ValueError(
+                f"{cron!r} is no cron schedule; expected minute, hour, day, month and weekday: `0 3 * * *`"
+            )
+        return cron
+
 
 class ServePolicy(Section):
     """Defaults of the release that is served."""
@@ -110,7 +136,7 @@ class ServePolicy(Section):
 class TaskConfig(Section):
     """One job of the model."""
 
-    base: str = Field(description="model name, hub id or folder")
+    base: str = Field(min_length=1, description="model name, hub id or folder")
     prompt: str | None = Field(None, description="system prompt put before messages that bring none")
     logs: tuple[str, ...] = Field((), description="JSONL files or folders to read besides the gateway's own log")
     score: Literal["exact"] = "exact"
@@ -201,14 +227,58 @@ def load_config(path: str | Path | None = None) -> Config:
     """
     where = config_path(path)
     try:
-        raw = yaml.safe_load(where.read_text(encoding="utf-8"))
+        # UniqueKeys is SafeLoader, only stricter.
+        raw = yaml.load(where.read_text(encoding="utf-8"), Loader=UniqueKeys)
     except FileNotFoundError:
         raise ConfigError(f"{where}: no such file; run `flywheel init` to make one") from None
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
+        raise ConfigError(f"{where}:{line} not valid YAML: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: not valid YAML: {str(error).splitlines()[0]}") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"{where}: expected a mapping with `tasks:`, found {type(raw).__name__}")
+        found = "nothing" if raw is None else type(raw).__name__
+        raise ConfigError(f"{where}: expected a mapping with `tasks:`, found {found}")
     return parse_config(raw, where)
+
+
+class UniqueKeys(yaml.SafeLoader):
+    """YAML in which a repeated key is an error: the file would otherwise say one thing and mean another."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        said: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in said:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key `{key.value}` is there twice", key.start_mark
+                    )
+                said.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _is_cron(text: str) -> bool:
+    fields = text.lower().split()
+    if len(fields) != len(CRON_FIELDS):
+        return text in CRON_NAMES
+    return all(
+        _is_cron_part(part, low, high, names)
+        for field, (low, high, names) in zip(fields, CRON_FIELDS, strict=True)
+        for part in field.split(",")
+    )
+
+
+def _is_cron_part(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:
+    """Whether this is ``*``, a value or a range in order, the first and the last with or without ``/step``."""
+    span, slash, step = part.partition("/")
+    if slash and not (re.fullmatch("[0-9]+", step) and 0 < int(step) <= high):
+        return False
+    if span == "*":
+        return True
+    ends = [str(names.index(end) + low) if end in names else end for end in span.split("-")]
+    if not all(re.fullmatch("[0-9]+", end) and low <= int(end) <= high for end in ends):
+        return False
+    return not slash if len(ends) == 1 else len(ends) == 2 and int(ends[0]) <= int(ends[1])
 
 
 def parse_config(raw: dict[str, Any], where: Path) -> Config:
@@ -233,7 +303,7 @@ def _rebase(task: TaskConfig, folder: Path) -> TaskConfig:
 def _explain(item: Any) -> str:
     location = ".".join(str(part) for part in item["loc"])
     if item["type"] != "extra_forbidden":
-        return f"{location}: {item['msg']}"
+        return f"{location}: {item['msg'].removeprefix('Value error, ')}"
     key = str(item["loc"][-1])
     close = difflib.get_close_matches(key, _known_keys(item["loc"][:-1]), n=1)
     return f"{location}: unknown key" + (f"; did you mean `{close[0]}`?" if close else "")

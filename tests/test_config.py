@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dagster import ScheduleDefinition
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flywheel.config import Config, config_path, load_config, parse_config
+from flywheel.config import Config, TriggerPolicy, config_path, load_config, parse_config
 from flywheel.errors import ConfigError
 
 
@@ -38,7 +41,17 @@ def test_a_task_with_a_base_is_all_that_is_required(tmp_path: Path) -> None:
         ("tasks: {router: {base: tiny, labels: {gate_labels: [boss]}}}", "tasks.router.labels.gate_labels.0"),
         ("tasks: [", "not valid YAML"),
         ("- a", "expected a mapping with `tasks:`, found list"),
-        ("", "expected a mapping"),
+        ("", "expected a mapping with `tasks:`, found nothing"),
+        ("tasks:\n\trouter: {base: tiny}", "line 2: not valid YAML"),
+        (
+            "tasks:\n  router: {base: tiny}\n  router: {base: other}",
+            "line 3: not valid YAML: the key `router` is there",
+        ),
+        ("home: a\nhome: b\ntasks: {router: {base: tiny}}", "the key `home` is there twice"),
+        ("tasks: {router: {base: ''}}", "tasks.router.base: String should have at least 1 character"),
+        ("tasks: {router: {base: tiny, labels: {gate_labels: []}}}", "tasks.router.labels.gate_labels: "),
+        ("tasks: {router: {base: tiny, suites: {gate_target: 40}}}", "suites: gate_min 100 is above gate_target 40"),
+        ("tasks: {router: {base: tiny, trigger: {cron: every day}}}", "trigger.cron: 'every day' is no cron schedule"),
     ],
 )
 def test_a_fault_is_named_with_its_file_and_place(tmp_path: Path, text: str, message: str) -> None:
@@ -89,3 +102,47 @@ def test_a_configuration_cannot_be_changed_in_place(tmp_path: Path) -> None:
     with pytest.raises(ValidationError):
         config.environment = "staging"  # type: ignore[misc]  # that it is refused is the point
     assert isinstance(config, Config)
+
+
+def test_a_merged_key_may_be_said_again(tmp_path: Path) -> None:
+    text = "tasks:\n  a: &a {base: tiny, prompt: one}\n  b: {<<: *a, prompt: two}\n"
+    config = load_config(write(tmp_path, text))
+    assert (config.task("b").base, config.task("b").prompt) == ("tiny", "two")
+
+
+CRON_PARTS = st.sampled_from(
+    [
+        "*",
+        "*/5",
+        "0",
+        "1",
+        "7",
+        "12",
+        "31",
+        "59",
+        "60",
+        "1-5",
+        "5-1",
+        "1,15",
+        "mon-fri",
+        "sun",
+        "jan",
+        "2/3",
+        "x",
+        "",
+        "*/0",
+    ]
+)
+
+
+@given(st.lists(CRON_PARTS, min_size=4, max_size=6).map(" ".join) | st.sampled_from(["@daily", "@weekly", "@noon"]))
+@settings(deadline=None)
+@example("0 3 * * *")
+@example("30 2 1,15 jan-jun mon-fri")
+def test_a_schedule_that_is_accepted_is_one_that_the_scheduler_loads(cron: str) -> None:
+    try:
+        TriggerPolicy(cron=cron)
+    except ValidationError:
+        assert cron not in ("0 3 * * *", "30 2 1,15 jan-jun mon-fri", "@daily")
+        return
+    ScheduleDefinition(name="nightly", cron_schedule=cron, job_name="job")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -48,12 +49,21 @@ app.add_typer(configuration.app, name="config")
 
 
 def main() -> None:
-    """Run the command line; a deliberate error is one plain message on standard error and exit code 2."""
+    """Run the command line; a deliberate error, or one of the system's, is one plain message and exit code 2."""
     try:
         app()
     except FlywheelError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
+        sys.exit(_explain(str(error)))
+    except BrokenPipeError:  # the reader of our output, such as `head`, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        sys.exit(_explain(f"{error.filename}: {error.strerror}" if error.filename else str(error)))
+
+
+def _explain(message: str) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return 2
 
 
 if __name__ == "__main__":

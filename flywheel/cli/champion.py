@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flywheel.cli.shared import ConfigOption, JsonOption, TaskOption, opened, print_json, print_table
+from flywheel.cli.shared import ConfigOption, JsonOption, TaskOption, opened, print_json, print_table, say, when
 
 app = typer.Typer(help="The release that a task serves.", no_args_is_help=True)
 _MOVE = ("version", "kind", "release", "previous", "decision", "loop_id", "swap_ms", "at", "actor")
@@ -24,7 +24,7 @@ def show(task: TaskOption, config: ConfigOption = None, as_json: JsonOption = Fa
     with opened(config, task) as o, o.registry.read() as tx:
         current = champion(tx, task)
         if current is None:
-            typer.echo(f"{task} has no champion yet; `flywheel serve` starts with the base model")
+            say(f"{task} has no champion yet; `flywheel serve` starts with the base model")
             raise typer.Exit(1)
         release = get_release(tx, current.release)
         move = history(tx, task)[-1]
@@ -40,7 +40,7 @@ def show(task: TaskOption, config: ConfigOption = None, as_json: JsonOption = Fa
         {"": "checkpoint", "value": release.checkpoint or "none: the base model"},
         {"": "base", "value": release.base["name"]},
         {"": "pointer version", "value": current.version},
-        {"": "since", "value": move["at"]},
+        {"": "since", "value": when(move["at"])},
         {"": "came by", "value": move["kind"] + (f" in {move['loop_id']}" if move["loop_id"] else "")},
         {"": "decision", "value": move["decision"]},
     ]
@@ -57,8 +57,15 @@ def history_(task: TaskOption, config: ConfigOption = None, as_json: JsonOption 
     if as_json:
         print_json(rows)
         return
+    # What fits 80 columns; the line above says which release was before, and --json has all.
     short: list[dict[str, Any]] = [
-        row | {name: (row[name] or "")[:12] for name in ("release", "previous", "decision")} | {"at": row["at"][:19]}
+        {
+            "version": row["version"],
+            "kind": row["kind"],
+            "release": row["release"][:12],
+            "at": when(row["at"]),
+            "loop": row["loop_id"],
+        }
         for row in rows
     ]
     print_table(f"{task}: champions", short, empty="no champion yet")

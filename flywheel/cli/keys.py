@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flywheel.cli.shared import ConfigOption, JsonOption, opened, print_json, print_table
+from flywheel.cli.shared import ConfigOption, JsonOption, opened, print_json, print_table, when
 
 app = typer.Typer(help="API keys. Scopes: infer, feedback, read, operate.", no_args_is_help=True)
 
@@ -34,7 +34,8 @@ def list_(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
     else:
-        print_table("Keys", rows, empty="no keys: only a loopback gateway will start")
+        short = [row | {"at": when(row["at"]), "revoked_at": when(row["revoked_at"])} for row in rows]
+        print_table("Keys", short, empty="no keys: only a loopback gateway will start")
 
 
 @app.command()

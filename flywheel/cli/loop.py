@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flywheel.cli.shared import ConfigOption, JsonOption, TaskOption, opened, print_json, print_table, say
+from flywheel.cli.shared import ConfigOption, JsonOption, TaskOption, opened, print_json, print_table, say, when
 
 app = typer.Typer(help="Turns of the wheel.", no_args_is_help=True)
 
@@ -62,4 +62,5 @@ def show(
     if as_json:
         print_json(view)
         return
+    view |= {name: when(view[name]) for name in ("started_at", "finished_at")}
     print_table(loop_id, [{"": name, "value": value} for name, value in view.items()], empty="")

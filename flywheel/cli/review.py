@@ -32,4 +32,4 @@ def list_(
         {"interaction": item["interaction_id"], "message": item["messages"][-1]["content"], "answer": item["answer"]}
         for item in items
     ]
-    print_table(f"{task}: waiting for review", rows, empty="nothing waits for review")
+    print_table(f"{task}: waiting for review", rows, empty="nothing waits for review", whole="interaction")

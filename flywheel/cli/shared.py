@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,21 +56,33 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
-def print_table(title: str, rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
-    """A table for people; ``empty`` is said when there are no rows."""
+def print_table(title: str, rows: Sequence[Mapping[str, Any]], *, empty: str, whole: str | None = None) -> None:
+    """A table for people; ``empty`` is said when there are no rows; ``whole`` is a column never broken over lines."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     if not rows:
-        console.print(empty)
+        console.print(empty, markup=False)
         return
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
+        table.add_column(name.replace("_", " "), overflow="fold", no_wrap=name == whole)
     for row in rows:
-        table.add_row(*(cell(value) for value in row.values()))
+        # Text, not a string: rich would take `[...]` and `:smile:` in a customer's message for its own markup.
+        table.add_row(*(Text(printable(cell(value))) for value in row.values()))
     console.print(table)
+
+
+def printable(text: str) -> str:
+    """The text with its control characters written out, so that a logged message cannot steer the terminal."""
+    return "".join(c if c == "\n" or not unicodedata.category(c).startswith("C") else ascii(c)[1:-1] for c in text)
+
+
+def when(ts_utc: str | None) -> str | None:
+    """A stored time as people read it, to the second."""
+    return ts_utc and ts_utc[:19].replace("T", " ")
 
 
 def cell(value: Any) -> str:

@@ -41,7 +41,7 @@ def _replica(replica: dict[str, Any], champion: dict[str, Any] | None) -> str:
     serves = (replica["observed"] or {}).get("release")
     agrees = champion is not None and serves == champion["release"]
     what = "serves the champion" if agrees else f"serves {serves[:12]}" if serves else "serves nothing yet"
-    return f"{replica['url']} ({replica['state']}) {what}"
+    return f"{replica['url']}\n({replica['state']}) {what}"
 
 
 def _loop_row(loop: dict[str, Any]) -> dict[str, Any]:

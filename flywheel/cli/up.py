@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STOP_AFTER_S = 25.0
 RESTART_PAUSE_S = 2.0
+PORT_WAIT_S = 5.0  # the parts of an `up` that was killed need a moment to leave
 PR_SET_PDEATHSIG = 1
 TEMPLATE = Path(__file__).parent / "templates" / "dagster.yaml"
 
@@ -64,6 +65,9 @@ def up(
     loaded = load_config(where)
     home = Home.of(loaded)
     with locked(home.locks / "up.lock", wait=False, holder="another `flywheel up` of this home"):
+        _demand_free_port("gateway", loaded.gateway.host, loaded.gateway.port)
+        if not no_dagster:
+            _demand_free_port("dagster", loaded.dagster.host, loaded.dagster.port)
         environment = os.environ | {"FLYWHEEL_CONFIG": str(where), "DAGSTER_HOME": str(home.dagster)}
         workspace = _dagster_home(home)
         command = [sys.executable, "-m", "flywheel.cli.__main__", "serve", "--config", str(where)]
@@ -72,6 +76,29 @@ def up(
             _bury_ghosts(environment)
             parts += _dagster_parts(loaded, workspace)
         _supervise(parts, environment, home, _lines(loaded, no_dagster))
+
+
+def _demand_free_port(section: str, host: str, port: int) -> None:
+    """Raise ConfigError when somebody else listens there: a part could never start, yet its address would answer."""
+    from flywheel.errors import ConfigError
+
+    deadline = time.monotonic() + PORT_WAIT_S
+    while fault := _fault_of_address(host, port):
+        if time.monotonic() >= deadline:
+            raise ConfigError(f"cannot listen on {host}:{port}: {fault}; choose another {section}.port")
+        time.sleep(0.2)
+
+
+def _fault_of_address(host: str, port: int) -> str:
+    """Why nothing can listen there, or an empty string."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do
+            probe.bind(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _dagster_home(home: Home) -> Path:
@@ -89,7 +116,8 @@ def _dagster_home(home: Home) -> Path:
 
 def _bury_ghosts(environment: dict[str, str]) -> None:
     """Fail the runs whose process is gone, so that nothing queues behind them (needs Dagster: its own process)."""
-    subprocess.run([sys.executable, "-m", "sensors.ghosts"], env=environment, check=True)
+    # A session of its own: on Ctrl-C it is ended by us, and prints no traceback of its own.
+    subprocess.run([sys.executable, "-m", "sensors.ghosts"], env=environment, check=True, start_new_session=True)
 
 
 def _dagster_parts(config: Config, workspace: Path) -> list[Part]:

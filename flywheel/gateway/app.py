@@ -13,6 +13,7 @@ from flywheel.gateway.completions import chat_completions
 from flywheel.gateway.errors import Boundary, install
 from flywheel.gateway.feedback import post_feedback
 from flywheel.gateway.listing import list_models, one_model
+from flywheel.gateway.loopback import LocalOrigin
 from flywheel.gateway.routing import Down
 from flywheel.gateway.state import Gateway
 
@@ -20,7 +21,8 @@ from flywheel.gateway.state import Gateway
 def create_app(gateway: Gateway) -> FastAPI:
     """All routes. Bodies are checked by the endpoints themselves, so that every refusal has OpenAI's shape."""
     app = FastAPI(title="Flywheel gateway", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Boundary)
+    app.add_middleware(LocalOrigin, keys=gateway.keys)
+    app.add_middleware(Boundary)  # added last: it is the outermost
     install(app)
     created = int(time.time())
 

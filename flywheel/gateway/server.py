@@ -7,7 +7,6 @@ is taken, a model that is not there. A champion that cannot be loaded or proven 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import signal
 import socket
@@ -24,6 +23,7 @@ from flywheel.errors import ConfigError, ModelUnavailable
 from flywheel.gateway.app import create_app
 from flywheel.gateway.backends import Backend, start_backend
 from flywheel.gateway.keys import KeyRing, write_operator_token
+from flywheel.gateway.loopback import is_loopback
 from flywheel.gateway.metrics import Metrics
 from flywheel.gateway.replica import LocalReplica
 from flywheel.gateway.routing import Route, Router
@@ -117,16 +117,6 @@ def serve(config: Config, *, on_ready: Callable[[RunningGateway], None] | None =
             server.run(sockets=[listener])
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class _Server(uvicorn.Server):
     """Tells when it begins and stops to accept connections, and leaves the signals to us: uvicorn raises them again
     when it has stopped, which would end the process before the log is closed."""
@@ -215,4 +205,4 @@ def _watch(metrics: Metrics, backend: Backend) -> None:
     metrics.watch_engine(backend.model.name, lambda: float(stats()["running"]), lambda: float(stats()["waiting"]))
 
 
-__all__ = ["RunningGateway", "is_loopback", "serve"]
+__all__ = ["RunningGateway", "serve"]

@@ -21,8 +21,9 @@ class Home:
 
     @classmethod
     def of(cls, config: Config) -> Home:
-        """The home a configuration names, created if missing."""
+        """The home a configuration names, created if missing, then for its owner alone: it holds what people wrote."""
         home = cls(Path(config.home))
+        home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (home.log, home.data, home.datasets, home.checkpoints, home.runs, home.suites, home.evaluations):
             folder.mkdir(parents=True, exist_ok=True)
         return home

@@ -62,7 +62,11 @@ def train_on_files(
     """
     model = resolve(config.task(task).base)
     dataset = from_jsonl(config, home, registry, task, train, val)
-    on_line(f"dataset {short(dataset.digest)}: {dataset.train} training and {dataset.val} validation examples")
+    dropped = [f"{rows} {rule.replace('_', ' ')}" for rule, rows in dataset.manifest["dropped"].items()]
+    left_out = f"; left out: {', '.join(dropped)}" if dropped else ""
+    on_line(
+        f"dataset {short(dataset.digest)}: {dataset.train} training and {dataset.val} validation examples{left_out}"
+    )
     spec = make_spec(config, home, task, base_digest=model.base_digest, dataset=dataset.digest, init=init)
     manifest = train_and_register(spec, registry, on_line)
     return ManagedRun(manifest["digest"], dataset.digest, manifest["losses"], manifest)

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from flywheel.cli import up
 from flywheel.cli.__main__ import main
+from flywheel.cli.shared import print_table
 from flywheel.config import load_config, parse_config
 
 COMMANDS = [
@@ -126,18 +128,79 @@ def test_config_show_gives_what_was_said_or_all_that_is_in_force(flywheel: Any) 
         (["intake", "import", "none.jsonl", "-t", "router", "-c", "good.yaml"], "none.jsonl: no such file"),
         (["keys", "revoke", "key-1", "-c", "good.yaml"], "key-1"),
         (["model", "pull", "no/such-model"], "no/such-model"),
+        (["config", "check", "-c", "."], "Is a directory"),
+        (["init", "none/flywheel.yaml"], "none/flywheel.yaml: No such file or directory"),
+        (["model", "tiny", "good.yaml/tiny"], "good.yaml/tiny: Not a directory"),
+        (["status", "-c", "unknown_database.yaml"], "cannot open the registry that `registry` in flywheel.yaml names"),
+        (["status", "-c", "no_database.yaml"], "no_database/registry.db: file is not a database"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
 )
 def test_an_error_is_one_line_on_stderr_and_exit_code_2(flywheel: Any, words: list[str], message: str) -> None:
     Path("good.yaml").write_text("tasks: {router: {base: tiny}}")
     Path("broken.yaml").write_text("just text")
+    Path("unknown_database.yaml").write_text("registry: 'foo://me:secret@x'\ntasks: {router: {base: tiny}}")
+    Path("no_database.yaml").write_text("home: no_database\ntasks: {router: {base: tiny}}")
+    Path("no_database").mkdir()
+    Path("no_database/registry.db").write_bytes(bytes(range(256)) * 16)
     failed = flywheel(*words)
     assert failed.code == 2
     assert failed.out == ""
     line = failed.err.splitlines()[-1]
     assert line.startswith("error: ") and message in line
-    assert "Traceback" not in failed.err
+    assert "Traceback" not in failed.err and "secret" not in failed.err
+
+
+def test_what_customers_wrote_cannot_break_or_steer_the_reviewers_table(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "[/bold] [red]x[/red] :smile: \x1b[31mred\x1b]0;title\x07\rover\u202eabc\nnext"
+    print_table("[/t]: waiting", [{"message": hostile}], empty="")
+    print_table("", [], empty="[/nothing]")
+    shown = capsys.readouterr().out
+    assert "[/bold] [red]x[/red] :smile: \\x1b[31mred\\x1b]0;title\\x07\\rover\\u202eabc" in shown
+    assert "[/t]: waiting" in shown and "[/nothing]" in shown
+    assert not set("\x1b\x07\r\u202e") & set(shown)
+
+
+def test_the_id_that_a_reviewer_copies_is_not_broken_over_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row = {"interaction": "chatcmpl-" + "0" * 32, "message": "long " * 50, "answer": "words " * 20}
+    print_table("", [row], empty="", whole="interaction")
+    assert row["interaction"] in capsys.readouterr().out
+
+
+def test_tables_fit_80_columns(flywheel: Any, judged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert flywheel("loop", "run", "-t", judged.task, "-c", judged.path).code == 0
+    shown = flywheel("champion", "history", "-t", judged.task, "-c", judged.path).out
+    assert "│ 2       │ promote │ " in shown, "no heading or cell is broken over lines"
+    assert len(shown.splitlines()) == 7
+
+
+def test_no_champion_leaves_standard_output_to_programs(flywheel: Any) -> None:
+    Path("flywheel.yaml").write_text("tasks: {router: {base: tiny}}")
+    shown = flywheel("champion", "show", "-t", "router", "--json")
+    assert (shown.code, shown.out) == (1, "") and "no champion yet" in shown.err
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "flywheel.yaml").write_text("tasks: {router: {base: tiny}}")
+    command = f"{sys.executable} -m flywheel.cli.__main__ config show --effective | true"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("section", ["gateway", "dagster"])
+def test_up_refuses_a_port_that_somebody_else_has(flywheel: Any, monkeypatch: pytest.MonkeyPatch, section: str) -> None:
+    monkeypatch.setattr(up, "PORT_WAIT_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"gateway": {"port": 0}, "dagster": {"port": 0}} | {section: {"port": port}}
+        Path("flywheel.yaml").write_text(yaml.safe_dump(ports | {"tasks": {"router": {"base": "tiny"}}}))
+        refused = flywheel("up")
+    assert (refused.code, refused.out) == (2, "")
+    assert f"cannot listen on 127.0.0.1:{port}: " in refused.err and f"choose another {section}.port" in refused.err
 
 
 def test_a_wrong_option_is_explained_and_exits_2(flywheel: Any) -> None:
@@ -287,6 +350,23 @@ def test_up_runs_gateway_webserver_and_daemon_until_one_ctrl_c(make_wheel: Any) 
 
 def _command(wheel: Any, *options: str) -> list[str]:
     return [sys.executable, "-m", "flywheel.cli.__main__", "up", "--config", str(wheel.path), *options]
+
+
+def test_ctrl_c_before_up_has_started_anything_prints_no_traceback(make_wheel: Any) -> None:
+    wheel = make_wheel()
+    raw = yaml.safe_load(wheel.path.read_text())
+    raw["gateway"]["port"], raw["dagster"] = 0, {"port": 0}
+    wheel.path.write_text(yaml.safe_dump(raw))
+    up = _up(wheel)
+    ready = Path(wheel.config.home) / "dagster/workspace.yaml"
+    deadline = time.monotonic() + 30
+    while not ready.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)  # now a child process looks for runs that died
+    os.killpg(up.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+    _, said = up.communicate(timeout=60)
+    assert up.returncode in (0, 130)
+    assert "Traceback" not in said
 
 
 def _up(wheel: Any, *options: str) -> subprocess.Popen[str]:

@@ -11,7 +11,8 @@ import pytest
 
 from flywheel.errors import ConfigError
 from flywheel.gateway.keys import KeyRing, create_key, list_keys, revoke_key
-from flywheel.gateway.server import is_loopback, serve
+from flywheel.gateway.loopback import is_loopback
+from flywheel.gateway.server import serve
 from flywheel.release.replicas import operator_token
 
 TASK = "support_router"
@@ -139,3 +140,23 @@ def test_a_public_address_with_a_key_asks_for_it(make_world: Any, start_gateway:
 def test_loopback_is_told_from_public() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""))
+
+
+def test_a_web_page_from_elsewhere_cannot_use_a_gateway_without_keys(world: Any, start_gateway: Any) -> None:
+    gateway = start_gateway(world)
+    # What a browser sends without asking first: a plain-text body and the page's origin.
+    label = '{"conversation_id": "c", "task": "support_router", "kind": "label", "text": "x", "source": "reviewer"}'
+    with gateway.http(None) as http:
+        for origin in ("https://evil.example", "null", "http://127.0.0.1.evil.example:8000", "http://[", ""):
+            headers = {"origin": origin, "content-type": "text/plain"}
+            answer = http.post("/v1/feedback", content=label, headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin"), origin
+            assert http.post("/admin/route", content='{"task": "support_router"}', headers=headers).status_code == 403
+        for origin in ("http://localhost:3000", "http://127.0.0.1:8000", "http://[::1]:8000"):
+            assert http.get("/v1/models", headers={"origin": origin}).status_code == 200
+
+
+def test_a_key_opens_the_gateway_to_pages_that_hold_it(world: Any, start_gateway: Any) -> None:
+    key = create_key(world.registry, "page", ["infer"])
+    with start_gateway(world).http(key) as http:
+        assert http.get("/v1/models", headers={"origin": "https://shop.example"}).status_code == 200

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from flywheel.config import parse_config
 from flywheel.store.home import Home, boot_id, process_alive, process_started
 
 RACE = """
@@ -33,6 +34,16 @@ def test_processes_that_race_for_the_key_all_get_the_same_one(tmp_path: Path) ->
         keys = set(pool.map(lambda child: child.communicate("\n")[0].strip(), children))
     assert keys == {(tmp_path / "secret.key").read_bytes().hex()}
     assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
+
+
+def test_a_new_home_is_for_its_owner_only_and_an_existing_one_is_left_as_it_is(tmp_path: Path) -> None:
+    def mode_of_home(name: str) -> int:
+        config = parse_config({"home": name, "tasks": {"router": {"base": "tiny"}}}, tmp_path / "flywheel.yaml")
+        return Home.of(config).root.stat().st_mode & 0o777
+
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o750)
+    assert (mode_of_home("new"), mode_of_home("shared")) == (0o700, 0o750)
 
 
 def test_the_key_is_for_the_owner_only_and_stays(tmp_path: Path) -> None:

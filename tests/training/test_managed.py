@@ -60,6 +60,17 @@ def test_files_become_a_registered_checkpoint_once(
     assert lines[-1] == f"already trained: checkpoint {run.checkpoint[:12]}"
 
 
+def test_rows_that_are_left_out_of_a_run_on_files_are_said(
+    make_deployment: Callable[..., Any], tiny: ModelDir, tmp_path: Path
+) -> None:
+    at = make_deployment("home", {"train": QUICK}, compute={"dtype": "float32", "threads": 1})
+    train, val = write_rows(tmp_path / "train.jsonl", 24, "a"), tmp_path / "val.jsonl"
+    val.write_text(train.read_text().splitlines()[0] + "\n")
+    lines: list[str] = []
+    train_on_files(at.config, at.home, at.registry, at.task, train, val, lines.append)
+    assert lines[0].endswith(": 23 training and 1 validation examples; left out: 1 eval copy")
+
+
 def test_the_childs_reason_becomes_the_parents_error(deployment: Any, plan_run: Callable[..., TrainSpec]) -> None:
     spec = plan_run().model_copy(update={"base_digest": "0" * 64})
     lines: list[str] = []

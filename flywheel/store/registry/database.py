@@ -78,9 +78,15 @@ class Registry:
         """Open (and create or migrate, when needed) the registry a configuration names."""
         home = Home.of(config)
         url = config.registry or f"sqlite:///{home.root / 'registry.db'}"
-        registry = cls(url, environment=config.environment, actor=actor)
-        with locked(home.locks / "migrate.lock"):
-            registry.migrate()
+        try:
+            registry = cls(url, environment=config.environment, actor=actor)
+            with locked(home.locks / "migrate.lock"):
+                registry.migrate()
+        except (sa.exc.ArgumentError, sa.exc.DBAPIError, ImportError) as error:
+            # Not the URL itself: it may hold a password.
+            shown = "that `registry` in flywheel.yaml names" if config.registry else str(home.root / "registry.db")
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise StoreError(f"cannot open the registry {shown}: {reason}") from error
         return registry
 
     def migrate(self) -> None:
