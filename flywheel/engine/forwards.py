@@ -31,6 +31,7 @@ class Forwards:
         self.vocab_size = int(config.vocab_size)
         self._dtype: torch.dtype = next(loaded.parameters()).dtype
         self._model = loaded
+        loaded.get_output_embeddings().register_forward_pre_hook(_own_memory)
         self._cache_name = "cache" if "cache" in inspect.signature(loaded.forward).parameters else "past_key_values"
         self.adapters = LoraModel(loaded)
         self._cache = RowCache(
@@ -96,6 +97,16 @@ class Forwards:
                 **{self._cache_name: self._cache},
             ).logits
         return logits
+
+
+def _own_memory(_head: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """The last positions as a tensor of their own.
+
+    As a slice of the whole prompt they have strides for which torch copies the head's weights into a batched product:
+    80 of the 128 ms that reading a 44-token prompt took on a 135M model.
+    """
+    hidden, *rest = inputs
+    return (hidden.clone(memory_format=torch.contiguous_format), *rest)
 
 
 def _check(config: Any, max_context: int, model: ModelDir) -> None:

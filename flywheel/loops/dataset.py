@@ -46,7 +46,10 @@ def dataset_stage(ctx: LoopContext) -> DatasetStage | Ended:
             [
                 f"the gate suite has {len(suites.gate.items)} of at least {ctx.policy.suites.gate_min} items: "
                 f"{suites.missing} more audited interactions need a label from {wanted} (see `flywheel review list`)",
-                *suites.notes,
+                "where audited labels of this window went: "
+                + (
+                    ", ".join(f"{name} {count}" for name, count in sorted(suites.counts.items()) if count) or "none yet"
+                ),
             ],
         )
     sizes = (len(suites.gate.items), len(suites.golden.items), list(suites.notes))
