@@ -11,6 +11,7 @@ import heapq
 import logging
 import queue
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -301,8 +302,8 @@ class Engine:
                 [r.last_token for r in rows], [r.length for r in rows], [r.adapter for r in rows]
             )
             tokens, logprobs = choose_tokens(logits, [r.sampler for r in rows])
-        except Exception as error:
-            log.exception("a decode step failed with %d rows", len(rows))
+        except Exception as error:  # noqa: BLE001 - whatever it is must fail these requests, not hang them
+            log.error("a decode step failed with %d rows: %s", len(rows), _place(error))
             for request in rows:
                 self._fail(request, error)
             self._remove(dict.fromkeys(range(len(rows)), True))
@@ -332,8 +333,8 @@ class Engine:
             return
         try:
             request.on_event(event)
-        except Exception:
-            log.exception("a caller's on_event raised; its request is cancelled")
+        except Exception as error:  # noqa: BLE001 - a caller's fault must not reach the other rows
+            log.error("a caller's on_event raised; its request is cancelled: %s", _place(error))
             request.cancelled = True
 
     def _fail(self, request: Request, error: Exception) -> None:
@@ -396,3 +397,9 @@ class Engine:
 
     def _check_prompt(self, prompt_ids: list[int]) -> None:
         check_prompt(prompt_ids, max_context=self.max_context, vocab_size=self._forwards.vocab_size)
+
+
+def _place(error: Exception) -> str:
+    """An exception's type and innermost place, without its message, which might quote what a caller wrote."""
+    innermost = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {innermost.filename}:{innermost.lineno}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flywheel.engine.engine import Engine
+from flywheel.engine.engine import Engine, _place
 from flywheel.engine.limits import Throughput
 from flywheel.engine.requests import Failed
 from flywheel.engine.sampling import SamplingParams
@@ -196,3 +196,12 @@ def test_the_time_to_retry_grows_with_the_queue_and_shrinks_with_the_rate() -> N
     assert 1 < short < long < 60
     assert long == pytest.approx(4 * short)
     assert busy.retry_after_s(10**6) == 60
+
+
+def test_the_log_names_a_fault_by_type_and_place_and_quotes_nothing() -> None:
+    try:
+        raise ValueError("what a customer wrote")
+    except ValueError as error:
+        said = _place(error)
+    assert said.startswith("ValueError at ") and "test_requests_and_faults.py" in said
+    assert "customer" not in said
