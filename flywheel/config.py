@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,6 +20,7 @@ from flywheel.errors import ConfigError
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
 
@@ -136,7 +138,11 @@ class ServePolicy(Section):
 class TaskConfig(Section):
     """One job of the model."""
 
-    base: str = Field(min_length=1, description="model name, hub id or folder")
+    base: str = Field(min_length=1, description="model name, hub id or folder; with `engine`, its name there")
+    engine: str | None = Field(
+        None, description="OpenAI-compatible URL that answers this task, up to and with `/v1`; default is embedded"
+    )
+    engine_key_env: str | None = Field(None, description="environment variable that holds the API key of `engine`")
     prompt: str | None = Field(None, description="system prompt put before messages that bring none")
     logs: tuple[str, ...] = Field((), description="JSONL files or folders to read besides the gateway's own log")
     score: Literal["exact"] = "exact"
@@ -153,6 +159,24 @@ class TaskConfig(Section):
     def _one_or_many(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("engine")
+    @classmethod
+    def _an_address(cls, value: str | None) -> str | None:
+        return None if value is None else _address(value)
+
+    @field_validator("engine_key_env")
+    @classmethod
+    def _a_variable(cls, value: str | None) -> str | None:
+        if value is not None and not VARIABLE_NAME.match(value):  # a key itself would be one in most cases
+            raise ValueError("expected the name of an environment variable, such as VLLM_API_KEY, never the key itself")
+        return value
+
+    @model_validator(mode="after")
+    def _a_key_for_something(self) -> TaskConfig:
+        if self.engine_key_env is not None and self.engine is None:
+            raise ValueError("engine_key_env needs `engine`: the embedded engine takes no key")
+        return self
+
 
 class GatewayConfig(Section):
     """The HTTP front door."""
@@ -160,6 +184,9 @@ class GatewayConfig(Section):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     queue_limit: int = Field(64, ge=1, description="requests waiting beyond this get 429")
+    engine_limit: int = Field(
+        512, ge=1, description="requests of one task at an `engine` that is not ours; beyond this 429"
+    )
     max_rows: int = Field(8, ge=1, description="rows in one decode batch")
     max_context: int = Field(2048, ge=16, description="prompt plus answer, in tokens")
     threads: int | None = Field(None, ge=1, description="compute threads; default looks at the machine")
@@ -206,7 +233,14 @@ class Config(Section):
         for name in tasks:
             if not TASK_NAME.match(name):
                 raise ValueError(f"task name {name!r} must match [a-z][a-z0-9_]*")
+            if any(name == task.base for task in tasks.values() if task.engine is None):
+                raise ValueError(f"task {name!r} is named like a base model: `model: {name}` would mean both")
         return tasks
+
+    @property
+    def embedded(self) -> dict[str, TaskConfig]:
+        """The tasks that our own engine answers."""
+        return {name: task for name, task in self.tasks.items() if task.engine is None}
 
     def task(self, name: str) -> TaskConfig:
         """The named task. Raises ConfigError listing the known ones."""
@@ -255,6 +289,20 @@ class UniqueKeys(yaml.SafeLoader):
                     )
                 said.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _address(text: str) -> str:
+    """An engine's URL without the slash at its end. What it says is never quoted: it may hold a password."""
+    try:
+        url = urlsplit(text)
+        wrong = url.scheme not in ("http", "https") or not url.hostname or url.port == 0
+    except ValueError:
+        wrong = True
+    if wrong or re.search(r"[^!-~]", text):
+        raise ValueError("expected an address such as http://vllm:8000/v1")
+    if url.username is not None or url.password is not None or url.query or url.fragment or text.endswith(("?", "#")):
+        raise ValueError("an address holds no user, query or fragment; a key goes where engine_key_env says")
+    return text.rstrip("/")
 
 
 def _is_cron(text: str) -> bool:

@@ -4,6 +4,8 @@ One base class; each error also inherits the standard-library type it refines, s
 say what was found, what was expected, where, and what to do. They never contain log text.
 """
 
+import traceback
+
 
 class FlywheelError(Exception):
     """Base of all deliberate errors. The command line prints its message on one line and exits 2."""
@@ -83,3 +85,10 @@ class RequestError(FlywheelError, ValueError):
         self.code = code
         self.param = param
         self.retry_after_s = retry_after_s
+
+
+def without_message(error: BaseException) -> str:
+    """An unforeseen exception by type and innermost places. Its message is left out: it may quote what people wrote."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    places = " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))
+    return f"{type(error).__name__} at {places}"

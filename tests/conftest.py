@@ -338,6 +338,18 @@ def _new_wheel(folder: Path, migrated: Path) -> Wheel:
     return Wheel(folder)
 
 
+@pytest.fixture(scope="session")
+def traffic_class() -> type[Traffic]:
+    """The class, for fixtures that outlive a test."""
+    return Traffic
+
+
+@pytest.fixture(scope="session")
+def new_wheel(migrated_registry: Path, tiny: ModelDir) -> Callable[[Path], Wheel]:
+    """``new_wheel(folder)`` -> an empty `Wheel`, for fixtures that outlive a test; whoever asks closes its registry."""
+    return lambda folder: _new_wheel(folder, migrated_registry)
+
+
 @pytest.fixture
 def make_wheel(tmp_path: Path, migrated_registry: Path, tiny: ModelDir) -> Iterator[Callable[..., Wheel]]:
     """``make_wheel(name="wheel", like=None)`` -> an empty `Wheel`, or a copy of the one in the folder ``like``."""

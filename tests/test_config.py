@@ -27,6 +27,13 @@ def test_a_task_with_a_base_is_all_that_is_required(tmp_path: Path) -> None:
     assert config.environment == "dev" and config.home == str(tmp_path / ".flywheel")
 
 
+def test_a_configuration_constructs_no_objects(tmp_path: Path) -> None:
+    trap = f"home: !!python/object/apply:os.mkdir ['{tmp_path / 'sprung'}']\ntasks: {{router: {{base: tiny}}}}"
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_config(write(tmp_path, trap))
+    assert not (tmp_path / "sprung").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -35,6 +42,8 @@ def test_a_task_with_a_base_is_all_that_is_required(tmp_path: Path) -> None:
         ("task: {}\ntasks: {router: {base: tiny}}", "task: unknown key; did you mean `tasks`?"),
         ("tasks: {router: {base: tiny, zzz: 1}}", "tasks.router.zzz: unknown key"),
         ("tasks: {}", "no task is defined"),
+        ("tasks: {tiny: {base: tiny}}", "task 'tiny' is named like a base model"),
+        ("tasks: {tiny: {base: other}, router: {base: tiny}}", "task 'tiny' is named like a base model"),
         ("home: x", "tasks: Field required"),
         ("tasks: {Router: {base: tiny}}", "must match"),
         ("tasks: {router: {base: tiny, gate: {alpha: 2}}}", "tasks.router.gate.alpha: Input should be less than 1"),

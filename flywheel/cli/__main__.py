@@ -10,6 +10,7 @@ import typer
 from flywheel.cli import (
     champion,
     configuration,
+    erase,
     feedback,
     gate,
     intake,
@@ -38,6 +39,7 @@ app.command("status")(status.status)
 app.command("train")(train.train)
 app.command("gate")(gate.gate)
 app.command("rollback")(champion.rollback)
+app.command("erase")(erase.erase)
 app.add_typer(loop.app, name="loop")
 app.add_typer(intake.app, name="intake")
 app.add_typer(feedback.app, name="feedback")

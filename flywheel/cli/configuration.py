@@ -35,10 +35,18 @@ def init(
 
 @app.command()
 def check(config: ConfigOption = None) -> None:
-    """Say whether the configuration is valid, and what is wrong where."""
+    """Say whether the configuration and the files it names are valid, and what is wrong where."""
     from flywheel.config import config_path, load_config
+    from flywheel.evaluation.items import read_golden_file
 
     loaded = load_config(config)
+    for name, task in loaded.tasks.items():
+        if task.suites.golden_file is not None:
+            items = read_golden_file(Path(task.suites.golden_file))
+            typer.echo(f"{name}: {len(items)} golden items in {task.suites.golden_file}")
+        for log in task.logs:
+            if not Path(log).exists():
+                typer.echo(f"{name}: nothing is at {log} yet; it is read as soon as something is", err=True)
     typer.echo(f"{config_path(config)}: valid, {len(loaded.tasks)} task(s): {', '.join(loaded.tasks)}")
 
 

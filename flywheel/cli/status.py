@@ -22,6 +22,11 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     for name, task in state["tasks"].items():
         rows = [_loop_row(loop) for loop in task["loops"]]
         print_table(f"{name}: last loops", rows, empty=f"{name}: no loop has run yet")
+    for erasure in state["unfinished_erasures"]:
+        typer.echo(f"{erasure} is unfinished, and no loop can start: run `flywheel erase` for the same user again")
+    for name, task in state["tasks"].items():
+        if task["champion"] and task["champion"]["tainted"]:
+            typer.echo(f"{name}: the champion has learned from erased rows; `flywheel erase --list` names the way back")
     if not any(task["replicas"] for task in state["tasks"].values()):
         typer.echo("no gateway is running; start one with `flywheel serve` or `flywheel up`")
 
@@ -32,12 +37,14 @@ def _task_row(name: str, task: dict[str, Any]) -> dict[str, Any]:
         "task": name,
         "champion": champion["name"] if champion else None,
         "version": champion["version"] if champion else None,
-        "replicas": [_replica(replica, champion) for replica in task["replicas"]],
+        "replicas": [_replica(replica, champion, task["engine"]) for replica in task["replicas"]],
         "pending labels": f"{task['pending_labels']} of {task['min_labels']}",
     }
 
 
-def _replica(replica: dict[str, Any], champion: dict[str, Any] | None) -> str:
+def _replica(replica: dict[str, Any], champion: dict[str, Any] | None, engine: str | None) -> str:
+    if engine is not None:
+        return f"{replica['url']}\n({replica['state']}) passes on to {engine}"
     serves = (replica["observed"] or {}).get("release")
     agrees = champion is not None and serves == champion["release"]
     what = "serves the champion" if agrees else f"serves {serves[:12]}" if serves else "serves nothing yet"

@@ -22,6 +22,8 @@ REASONS = {
     "eval_copy": "an exact copy of a prompt in the evaluation file",
     "eval_near_copy": "a near copy of a prompt in the evaluation file",
     "eval_user": "a user or conversation of the evaluation file",
+    "erased_user": "the user was erased",
+    "erased": "of a user who was erased later",
     "user_cap": "one user's rows beyond the cap",
     "user_cluster_cap": "one user's near copies beyond the cap",
     "cluster_cap": "near copies beyond the cap",

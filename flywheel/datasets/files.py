@@ -19,12 +19,13 @@ from flywheel.config import Config
 from flywheel.datasets.manifest import firewall_counts, make_manifest
 from flywheel.datasets.neardup import cluster_ids
 from flywheel.datasets.prompts import Message, clean, prompt_text, target_text, with_prompt
-from flywheel.datasets.publish import DatasetBuild, publish
+from flywheel.datasets.publish import DatasetBuild, publish, welcome
 from flywheel.datasets.rows import Row, make_row, to_columns
 from flywheel.datasets.select import settle
 from flywheel.datasets.split import split
 from flywheel.errors import DatasetError
 from flywheel.store.digests import digest
+from flywheel.store.erased import Erased
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 
@@ -37,7 +38,8 @@ def from_jsonl(
     """Publish a dataset of the rows of one or two files.
 
     Args:
-        train: rows to learn. Without ``val``, a share of them (``data.val_share``) becomes the validation side.
+        train: rows to learn. Without ``val``, a share of them (``data.val_share``) becomes the validation side. Rows
+            of erased users are dropped and counted, in either file.
         val: rows to validate on. Rows of ``train`` with an exact or near copy of a prompt in it, or with a user or
             conversation of it, are dropped and counted: what is measured on this file is not memorised.
 
@@ -47,19 +49,22 @@ def from_jsonl(
     settings = config.task(task)
     policy = settings.data
     read = read_jsonl(home, train, settings.prompt)
-    settled, dropped = settle(read)
+    with registry.read() as tx:
+        erased = Erased(home, tx, task)
+    settled, dropped = settle(row for row in read if welcome(erased, vars(row)))
     stopped: Counter[str] = Counter()
     if val is None:
         ids = cluster_ids([row.text for row in settled], threshold=policy.near_duplicate)
         clustered = [replace(row, cluster_id=name) for row, name in zip(settled, ids, strict=True)]
         rows = split(clustered, policy.val_share)
-        considered = len(read)
     else:
         held = read_jsonl(home, val, settings.prompt)
-        judges, repeated = settle(held)
+        judges, repeated = settle(row for row in held if welcome(erased, vars(row)))
         rows, stopped = _apart(settled, judges, policy.near_duplicate)
         dropped += repeated + stopped
-        considered = len(read) + len(held)
+        read = [*read, *held]
+    considered = len(read)
+    dropped += +Counter({"erased_user": sum(not welcome(erased, vars(row)) for row in read)})
     if not any(row.side == "train" for row in rows):
         raise DatasetError(f"{train}: no row is left to train on, of {len(read)} ({dict(dropped)} dropped)")
     secret = home.secret()

@@ -1,6 +1,7 @@
 """Suite items and suite files: the exact prompts and labels that a candidate is judged by.
 
-A suite file is named by the digest of its content and never changes. Messages are kept as the caller sent them; each
+A suite file is named by the digest of its content and never changes, but for an erasure: then a tombstone in its place
+names the suite that has the other items. Messages are kept as the caller sent them; each
 release under evaluation puts its own system prompt before messages that bring none, as the gateway does for it.
 """
 
@@ -20,6 +21,9 @@ from flywheel.store.files import read_json, write_json
 from flywheel.store.home import Home
 
 SCHEMA_VERSION = 1
+
+TOMBSTONE = "tombstone"
+"""Kind of what stays of a suite that lost items to an erasure: {digest, successor, items_removed}."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,15 @@ def write_suite(home: Home, suite: Suite) -> None:
 
 
 def load_suite(home: Home, name: str) -> Suite:
-    """Read a suite and check that it is what its name says.
+    """Read a suite and check that it is what its name says. Of a suite that lost items to an erasure, its successor.
 
     Raises EvaluationError when it is missing, malformed or not what the digest names.
     """
     path = suite_path(home, name)
     try:
         raw = read_json(path)
+        if raw["kind"] == TOMBSTONE:
+            return load_suite(home, raw["successor"])
         suite = Suite(name, raw["task"], raw["kind"], tuple(SuiteItem(**item) for item in raw["items"]))
     except FileNotFoundError:
         raise EvaluationError(f"{path}: the suite file is missing") from None
@@ -111,6 +117,12 @@ def load_suite(home: Home, name: str) -> Suite:
     if (found := digest(_content(suite.task, suite.kind, suite.items))) != name:
         raise EvaluationError(f"{path}: the content has digest {found}, not its name; it was changed by hand")
     return suite
+
+
+def bury_suite(home: Home, name: str, *, successor: str, items_removed: int) -> None:
+    """Put a tombstone in the place of a suite file."""
+    stone = {"kind": TOMBSTONE, "digest": name, "successor": successor, "items_removed": items_removed}
+    write_json(suite_path(home, name), stone)
 
 
 def suite_path(home: Home, name: str) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flywheel.datasets.prompts import with_prompt
-from flywheel.errors import EvaluationError, RequestError
+from flywheel.errors import EvaluationError, FlywheelError, RequestError, without_message
 from flywheel.evaluation.items import Suite, SuiteItem
 from flywheel.evaluation.spec import Contender
 from flywheel.store.digests import short
@@ -57,7 +57,7 @@ def answer_suite(
     for start in range(0, len(suite.items), wave):
         items = suite.items[start : start + wave]
         path = folder / f"wave-{role}-{suite.kind}-{start:06d}.json"
-        found = _finished(path, len(items))
+        found = _finished(path, suite.digest, len(items))
         if found is None:
             found = _answer(engine, tokenizer, contender, items, adapter)
             write_json(path, {"suite": suite.digest, "release": contender.release, "answers": found})
@@ -72,9 +72,11 @@ def clear_waves(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _finished(path: Path, items: int) -> list[Answer] | None:
+def _finished(path: Path, suite: str, items: int) -> list[Answer] | None:
     try:
-        answers = read_json(path)["answers"]
+        wave = read_json(path)
+        # An erasure may have put another suite in the place of the one that the wave was cut from.
+        answers = wave["answers"] if wave["suite"] == suite else None
     except FileNotFoundError:
         return None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
@@ -111,7 +113,9 @@ def _answer(
             running.discard(index)
         elif isinstance(event, Failed):
             where = f"release {short(contender.release)}, item {items[index].item_id}"
-            raise EvaluationError(f"{where}: the engine failed: {event.error}") from event.error
+            foreseen = isinstance(event.error, FlywheelError)
+            why = str(event.error) if foreseen else without_message(event.error)
+            raise EvaluationError(f"{where}: the engine failed: {why}")
     return answers
 
 

@@ -1,4 +1,4 @@
-"""The operator's routes: load, probe, route, unload, status. What ``release.replicas.ReplicaClient`` calls.
+"""The operator's routes: load, probe, route, unload, rotate, status. What ``release.replicas.ReplicaClient`` calls.
 
 Their work is done on threads, so that requests are answered all the while; refusals keep their reason.
 """
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 
-from flywheel.errors import ConfigError, FlywheelError, PromotionRefused, RequestError
+from flywheel.errors import ConfigError, FlywheelError, PromotionRefused, RequestError, StoreError
 from flywheel.gateway.bodies import read_object
 from flywheel.gateway.state import Gateway
 
@@ -49,6 +49,15 @@ def admin_routes(gateway: Gateway) -> APIRouter:
         name = await argument(request, "name")
         await _do(replica.unload, name)
         return {"unloaded": name}
+
+    @router.post("/rotate")
+    async def rotate(request: Request) -> dict[str, Any]:
+        await gateway.keys.authorize(request.headers.get("authorization"), "operate")
+        try:
+            await asyncio.to_thread(gateway.wal.rotate)
+        except StoreError as error:
+            raise RequestError(str(error), status=409, code="refused") from error
+        return {"rotated": True}
 
     @router.get("/status")
     async def status(request: Request) -> dict[str, Any]:

@@ -15,20 +15,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from flywheel.intake import erased as erasing
 from flywheel.intake.conversations import Rewrites, number_turns
 from flywheel.intake.known import Known, Lookup, feedback_keys
 from flywheel.intake.normalise import Normaliser, day
 from flywheel.intake.orphans import Target, Waiting, metadata_targets, resolved
 from flywheel.intake.quarantine import quarantine_row
-from flywheel.intake.records import FeedbackRecord, InteractionRecord, Json
+from flywheel.intake.records import Dropped, FeedbackRecord, InteractionRecord, Json, Record
 from flywheel.intake.report import SourceReport
 from flywheel.store.compaction import retire
+from flywheel.store.erased import Erased
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, Transaction, schema
+from flywheel.store.registry.erasures import record_names
 from flywheel.store.segments import Segment, register, unregister, visible, write_segment
 
 LATE = timedelta(hours=1)
 """A record this much older than the newest of its source is late."""
+
+_CLASH = "same id as another record, other content"
 
 
 @dataclass(frozen=True)
@@ -51,17 +56,25 @@ class Item:
     file: str
     offset: int
     raw: bytes
-    found: InteractionRecord | FeedbackRecord | Rejected
+    found: Sequence[Record | Dropped] | Rejected
     notes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
-class Row:
-    """An item as rows of its table: several for several choices, none when it was rejected."""
+class Part:
+    """One record of an item as rows of its table: several for several choices."""
+
+    record: Record
+    rows: list[Json]
+    quality: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An item with its parts; none when it was rejected."""
 
     item: Item
-    rows: list[Json]
-    quality: str = ""
+    parts: list[Part]
 
 
 @dataclass
@@ -75,6 +88,7 @@ class Outcome:
     quarantine: list[Json] = field(default_factory=list)
     joined: int = 0
     orphans_changed: bool = False
+    erased: dict[str, str] = field(default_factory=dict)  # keyed hashes of further ids that are gone: erasure id
 
 
 class ChunkWriter:
@@ -90,6 +104,8 @@ class ChunkWriter:
         self._normaliser = normaliser
         self._lookup = Lookup(home, registry, self.task)
         self._waiting: Waiting | None = None
+        with registry.read() as tx:
+            self._erased = Erased(home, tx, self.task)
         self.joined = 0
 
     @property
@@ -110,51 +126,103 @@ class ChunkWriter:
         """
         outcome = Outcome(SourceReport(source), watermark)
         outcome.report.note(*notes)
-        rows = [self._row(item) for item in items]
-        known = self._known(rows)
+        entries = [entry for item in items if (entry := self._welcome(self._entry(item), outcome)) is not None]
+        known = self._known([part for entry in entries for part in entry.parts])
         stored = set(known.conversations)
-        for row in rows:
-            self._classify(row, known, outcome)
+        for entry in entries:
+            self._classify(entry, known, outcome)
         outcome.report.check()
         rewrites = number_turns(self.home, self.registry, self.task, outcome.interactions, stored)
         self._commit(outcome, rewrites, position)
         self.joined += outcome.joined
         return outcome
 
-    def _row(self, item: Item) -> Row:
-        if isinstance(item.found, InteractionRecord):
-            rows = self._normaliser.interaction(item.found, item.file, item.offset)
-            return Row(item, rows, rows[0]["ts_quality"])
-        if isinstance(item.found, FeedbackRecord):
-            row, quality = self._normaliser.feedback(item.found, item.file, item.offset)
-            return Row(item, [row], quality)
-        return Row(item, [])
+    def _entry(self, item: Item) -> Entry:
+        found = () if isinstance(item.found, Rejected) else item.found
+        return Entry(item, [self._part(item, one) for one in found if not isinstance(one, Dropped)])
 
-    def _known(self, rows: Sequence[Row]) -> Known:
+    def _part(self, item: Item, record: Record) -> Part:
+        if isinstance(record, InteractionRecord):
+            rows = self._normaliser.interaction(record, item.file, item.offset)
+            return Part(record, rows, rows[0]["ts_quality"])
+        row, quality = self._normaliser.feedback(record, item.file, item.offset)
+        return Part(record, [row], quality)
+
+    def _welcome(self, entry: Entry, outcome: Outcome) -> Entry | None:
+        """The entry without what belongs to an erased user, or None when nothing is left: then it counts as skipped.
+
+        What else belongs to a dropped call is noted, so that later turns of its conversation, which repeat it, and
+        what others say about it are dropped too; so is feedback in the same record, whatever it names as its target.
+        """
+        if not self._erased.anybody:
+            return entry
+        found = entry.item.found
+        if isinstance(found, Rejected):
+            text = entry.item.raw.decode("utf-8", "replace")
+            if found.outcome != "quarantined" or not self._erased.mentioned(text):
+                return entry
+            outcome.report.count("skipped", erasing.BY_USER)
+            return None
+        left: list[Part] = []
+        gone: list[str] = []
+        call_gone = ""
+        for part in entry.parts:
+            why = erasing.reason(self._erased, part.rows)
+            if why is None and call_gone and isinstance(part.record, FeedbackRecord):
+                why = erasing.ABOUT_USER, call_gone
+            if why is None:
+                left.append(part)
+                continue
+            gone.append(why[0])
+            if isinstance(part.record, InteractionRecord):
+                call_gone = why[1]
+            names = erasing.names(self._erased, part.rows, why[1])
+            outcome.erased |= names
+            self._erased.add(names)
+        if left:
+            outcome.report.note(*(f"part dropped: {rule}" for rule in sorted(set(gone))))
+            return Entry(entry.item, left)
+        outcome.report.count("skipped", gone[0])
+        return None
+
+    def _known(self, parts: Sequence[Part]) -> Known:
         """What is stored of that which the chunk mentions."""
         ids: set[str] = set()
         targets: set[Target] = set()
         feedback: set[Any] = set()
-        for row in rows:
-            if isinstance(row.item.found, InteractionRecord):
-                ids.update(own["interaction_id"] for own in row.rows)
-                targets.add(("conversation", row.rows[0]["conversation_id"]))
-            elif isinstance(row.item.found, FeedbackRecord):
-                targets.add((row.item.found.target_kind, row.item.found.target))
-                feedback.update(feedback_keys(row.rows[0]))
+        for part in parts:
+            if isinstance(part.record, InteractionRecord):
+                ids.update(own["interaction_id"] for own in part.rows)
+                targets.add(("conversation", part.rows[0]["conversation_id"]))
+            else:
+                targets.add((part.record.target_kind, part.record.target))
+                feedback.update(feedback_keys(part.rows[0]))
         known = self._lookup.known(ids, targets, feedback)
         if feedback:
             for waiting in self.waiting:
                 known.add_feedback(waiting)
         return known
 
-    def _classify(self, row: Row, known: Known, outcome: Outcome) -> None:
-        if isinstance(row.item.found, Rejected):
-            self._reject(row.item, row.item.found, outcome)
-        elif isinstance(row.item.found, InteractionRecord):
-            self._interaction(row, row.item.found, known, outcome)
+    def _classify(self, entry: Entry, known: Known, outcome: Outcome) -> None:
+        if isinstance(entry.item.found, Rejected):
+            self._reject(entry.item, entry.item.found, outcome)
+            return
+        ends = [(part, self._take(part, known, outcome)) for part in entry.parts]
+        clash = any(end == "clash" for _, end in ends)
+        if new := [part for part, end in ends if end == "new"]:
+            self._count_kept(entry.item, new, outcome)
+            dropped = [one.reason for one in entry.item.found if isinstance(one, Dropped)] + [_CLASH] * clash
+            outcome.report.note(*(f"part dropped: {reason}" for reason in dropped))
+        elif clash:
+            self._reject(entry.item, Rejected("quarantined", _CLASH), outcome)
         else:
-            self._feedback(row, known, outcome)
+            outcome.report.count("duplicate")
+
+    def _take(self, part: Part, known: Known, outcome: Outcome) -> str:
+        """Take a part in if it is ``new``; else it is ``known``, or a ``clash``: a known id with other content."""
+        if isinstance(part.record, InteractionRecord):
+            return self._interaction(part.rows, part.record, known, outcome)
+        return self._feedback(part.rows[0], known, outcome)
 
     def _reject(self, item: Item, rejected: Rejected, outcome: Outcome) -> None:
         outcome.report.count(rejected.outcome, rejected.reason)
@@ -162,45 +230,42 @@ class ChunkWriter:
             row = quarantine_row(item.file, item.offset, item.raw, rejected.reason, self._normaliser.now)
             outcome.quarantine.append(row)
 
-    def _interaction(self, row: Row, record: InteractionRecord, known: Known, outcome: Outcome) -> None:
-        hashes = {own["interaction_id"]: own["content_hash"] for own in row.rows}
+    def _interaction(self, rows: list[Json], record: InteractionRecord, known: Known, outcome: Outcome) -> str:
+        hashes = {own["interaction_id"]: own["content_hash"] for own in rows}
         if hashes.items() <= known.interactions.items():
-            outcome.report.count("duplicate")
-            return
+            return "known"
         if not hashes.keys().isdisjoint(known.interactions):
-            self._reject(row.item, Rejected("quarantined", "same id as another record, other content"), outcome)
-            return
-        known.add_interaction(row.rows, record.metadata)
-        outcome.interactions.extend(row.rows)
-        self._count_kept(row, outcome)
-        first = row.rows[0]["interaction_id"]
+            return "clash"
+        known.add_interaction(rows, record.metadata)
+        outcome.interactions.extend(rows)
         targets: list[Target] = [("interaction", own) for own in hashes]
-        targets += [("conversation", row.rows[0]["conversation_id"]), *metadata_targets(record.metadata)]
-        joined = self.waiting.take(targets, first)
+        targets += [("conversation", rows[0]["conversation_id"]), *metadata_targets(record.metadata)]
+        joined = self.waiting.take(targets, rows[0]["interaction_id"])
         outcome.feedback.extend(joined)
         outcome.joined += len(joined)
         outcome.orphans_changed |= bool(joined)
+        return "new"
 
-    def _feedback(self, row: Row, known: Known, outcome: Outcome) -> None:
-        own = row.rows[0]
+    def _feedback(self, own: Json, known: Known, outcome: Outcome) -> str:
         if not known.feedback.isdisjoint(feedback_keys(own)):
-            outcome.report.count("duplicate")
-            return
+            return "known"
         known.add_feedback(own)
-        self._count_kept(row, outcome)
         target = known.find((own["target_kind"], own["target_id"]))
         if target is None:
             self.waiting.add(own)
             outcome.orphans_changed = True
         else:
             outcome.feedback.append(resolved(own, target))
+        return "new"
 
-    def _count_kept(self, row: Row, outcome: Outcome) -> None:
-        outcome.report.count("kept", *(f"repaired: {note}" for note in row.item.notes))
-        if row.quality != "ok":
-            outcome.report.note(f"time {row.quality}")
+    def _count_kept(self, item: Item, new: Sequence[Part], outcome: Outcome) -> None:
+        """Count a record once; of several times in it the newest says whether it is late."""
+        outcome.report.count("kept", *(f"repaired: {note}" for note in item.notes))
+        outcome.report.note(*(f"time {quality}" for quality in sorted({part.quality for part in new} - {"ok"})))
+        times = [part.rows[0]["ts"] for part in new if part.quality == "ok"]
+        if not times:
             return
-        ts = row.rows[0]["ts"]
+        ts = max(times)
         if outcome.watermark is not None and ts < outcome.watermark - LATE:
             outcome.report.late += 1
         outcome.watermark = max(outcome.watermark or ts, ts)
@@ -220,6 +285,7 @@ class ChunkWriter:
             _store_position(tx, self.task, outcome.report.source, position, outcome.watermark)
             counts = {"run": self.run, "task": self.task, "source": outcome.report.source}
             tx.execute(sa.insert(schema.intake_counts).values(**counts, **outcome.report.counts(), **tx.stamp()))
+            record_names(tx, self.task, outcome.erased)
         retire(self.home, hidden)
 
     def _write(self, table: str, rows: Sequence[Json]) -> list[Segment]:

@@ -46,14 +46,14 @@ class Known:
         """Take in a feedback row."""
         self.feedback.update(feedback_keys(row))
 
-    def find(self, target: Target) -> str | None:
-        """The id of what a feedback target means: an interaction's, or a conversation's; None when unknown."""
+    def find(self, target: Target) -> Target | None:
+        """The interaction or conversation that a feedback target means; None when it is unknown."""
         kind, name = target
-        if kind == "interaction":
-            return name if name in self.interactions else None
-        if kind == "conversation":
-            return name if name in self.conversations else None
-        return self.newest[target][1] if target in self.newest else None
+        if kind in ("interaction", "either") and name in self.interactions:
+            return "interaction", name
+        if kind in ("conversation", "either") and name in self.conversations:
+            return "conversation", name
+        return ("interaction", self.newest[target][1]) if target in self.newest else None
 
 
 def feedback_keys(row: Json) -> list[Any]:
@@ -74,12 +74,12 @@ class Lookup:
         An id is looked up with its choices ``<id>#<k>`` only if they are named themselves.
         """
         found = Known()
-        ids = sorted({*interactions, *(name for kind, name in targets if kind == "interaction")})
+        ids = sorted({*interactions, *(name for kind, name in targets if kind in ("interaction", "either"))})
         sql = "SELECT interaction_id, content_hash FROM rows WHERE interaction_id IN (SELECT unnest($1))"
         for row in self._query("interactions", sql, ids):
             found.interactions[row["interaction_id"]] = row["content_hash"]
         sql = "SELECT DISTINCT conversation_id FROM rows WHERE conversation_id IN (SELECT unnest($1))"
-        names = sorted(name for kind, name in targets if kind == "conversation")
+        names = sorted({name for kind, name in targets if kind in ("conversation", "either")})
         found.conversations = {row["conversation_id"] for row in self._query("interactions", sql, names)}
         self._metadata(found, [target for target in targets if target[0] == "metadata"])
         keys = sorted(key if isinstance(key, str) else "\x1f".join(key) for key in feedback)

@@ -9,7 +9,8 @@ from flywheel.intake.records import Json
 from flywheel.store.digests import canonical_json
 
 Target = tuple[str, str]
-"""``("interaction", id)``, ``("conversation", id)`` or ``("metadata", canonical JSON of key and value)``."""
+"""``("interaction", id)``, ``("conversation", id)``, ``("either", id)`` from a source that does not say which of them
+it is, or ``("metadata", canonical JSON of key and value)``."""
 
 
 class Waiting:
@@ -32,14 +33,17 @@ class Waiting:
 
     def take(self, targets: Iterable[Target], interaction_id: str) -> list[Json]:
         """Remove and return the feedback that waits for one of ``targets``, names of an interaction just arrived."""
-        return [resolved(row, interaction_id) for target in targets for row in self._rows.pop(target, [])]
+        found = []
+        for kind, name in targets:
+            named = ("interaction", interaction_id) if kind == "metadata" else (kind, name)
+            for waited in ((kind, name), ("either", name)):
+                found += [resolved(row, named) for row in self._rows.pop(waited, [])]
+        return found
 
 
-def resolved(row: Json, interaction_id: str) -> Json:
-    """The row with a metadata target replaced by the interaction that it names."""
-    if row["target_kind"] != "metadata":
-        return row
-    return row | {"target_kind": "interaction", "target_id": interaction_id}
+def resolved(row: Json, target: Target) -> Json:
+    """The row about the interaction or conversation that its target was found to be."""
+    return row | {"target_kind": target[0], "target_id": target[1]}
 
 
 def metadata_targets(metadata: Json) -> list[Target]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +74,7 @@ class FeedbackRecord:
 
     feedback_id: str | None
     ts: Any
-    target_kind: str  # interaction | conversation | metadata
+    target_kind: str  # interaction | conversation | either (whichever has that id) | metadata
     target: str  # the id; for metadata, canonical JSON of {"key", "value"}
     kind: str
     value: Any
@@ -84,4 +85,15 @@ class FeedbackRecord:
     supersedes: str
 
 
+@dataclass(frozen=True)
+class Dropped:
+    """A part of an input record that cannot be used while others can, and the fixed reason, which the report counts."""
+
+    reason: str
+
+
 Record = InteractionRecord | FeedbackRecord
+
+Parsed = Record | Sequence[Record | Dropped]
+"""What one input record holds: one record, or several with the interactions first, never none. The input record is what
+is counted: kept when anything in it was new, a duplicate when all of it was there already."""

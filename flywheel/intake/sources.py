@@ -118,6 +118,24 @@ def resume_point(path: Path, offset: int, facts: OpenFile) -> dict[str, Any]:
     }
 
 
+def moved_point(path: Path, point: dict[str, Any], before: os.stat_result) -> dict[str, Any]:
+    """A resume point in a file whose content was replaced byte for byte: the same offset in what lies there now.
+
+    Args:
+        point: the resume point in the file as it was.
+        before: that file's status. If the point had seen the file as it was, it has seen it as it is.
+    """
+    stat = path.stat()
+    current = (point["size"], point["mtime_ns"]) == (before.st_size, before.st_mtime_ns)
+    return point | {
+        "head": _window(path, 0, point["head_length"]),
+        "tail": _window(path, max(0, point["offset"] - _WINDOW), min(point["offset"], _WINDOW)),
+        "size": stat.st_size if current else point["size"],
+        "mtime_ns": stat.st_mtime_ns if current else point["mtime_ns"],
+        "inode": stat.st_ino,
+    }
+
+
 def _closed(path: Path, tail: str, modified: float) -> bool:
     if tail == "log":
         return not is_live(path)

@@ -1,4 +1,7 @@
-"""Label versions: numbered without gaps per task, never changed once written, the latest of a target counts."""
+"""Label versions: numbered without gaps per task, never changed once written, the latest of a target counts.
+
+Only an erasure replaces versions, by rows that keep the number and say nothing (`tombstone`); readers pass over them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,20 @@ from flywheel.errors import StoreError
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, Transaction, schema
 from flywheel.store.segments import query, register, write_segment
+
+ERASED = "erased"
+"""Target kind of a version that was erased."""
+
+
+def tombstone(row: dict[str, Any]) -> dict[str, Any]:
+    """What stays of an erased version: its number, so that the numbering has no gap."""
+    return {
+        "seq": row["seq"],
+        "task": row["task"],
+        "target_kind": ERASED,
+        "target_id": f"{ERASED}/{row['seq']}",
+        "use": "none",
+    }
 
 
 def last_seq(tx: Transaction, task: str) -> int:
@@ -30,7 +47,7 @@ def current_labels(home: Home, registry: Registry, task: str, *, up_to_seq: int 
     Rows have the columns of the labels table.
     """
     sql = (
-        "SELECT * FROM rows WHERE $1 IS NULL OR seq <= $1"
+        f"SELECT * FROM rows WHERE target_kind <> '{ERASED}' AND ($1 IS NULL OR seq <= $1)"
         " QUALIFY row_number() OVER (PARTITION BY target_kind, target_id ORDER BY seq DESC) = 1 ORDER BY seq"
     )
     rows: list[dict[str, Any]] = query(home, registry, "labels", task, sql, [up_to_seq]).to_pylist()
@@ -39,7 +56,9 @@ def current_labels(home: Home, registry: Registry, task: str, *, up_to_seq: int 
 
 def current_digests(home: Home, registry: Registry, task: str) -> dict[str, str]:
     """The digest of each target's latest label."""
-    sql = "SELECT target_id, arg_max(digest, seq) AS digest FROM rows GROUP BY target_id"
+    sql = (
+        f"SELECT target_id, arg_max(digest, seq) AS digest FROM rows WHERE target_kind <> '{ERASED}' GROUP BY target_id"
+    )
     return {row["target_id"]: row["digest"] for row in query(home, registry, "labels", task, sql).to_pylist()}
 
 
@@ -86,3 +105,9 @@ def store_position(tx: Transaction, task: str, position: dict[str, Any]) -> None
     values = {"position": position, "watermark": "", **tx.stamp()}
     if not tx.execute(sa.update(table).where(mine).values(**values)):
         tx.execute(sa.insert(table).values(task=task, source=SOURCE, **values))
+
+
+def reread_next_time(tx: Transaction, task: str) -> None:
+    """Make the next run of the label stage look at all feedback again; its clock still does not go back."""
+    if position := load_position(tx, task):
+        store_position(tx, task, position | {"seen": ""})

@@ -11,6 +11,7 @@ from flywheel.errors import PromotionRefused
 from flywheel.gate import Decision, load_decision, retire
 from flywheel.loops.claims import LOOPS, close
 from flywheel.loops.context import LoopContext
+from flywheel.loops.foreign import refuse_elsewhere
 from flywheel.release.promotion import PromotionReport, promote
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
@@ -65,8 +66,10 @@ def champion_stage(ctx: LoopContext) -> ChampionStage:
 def promote_latest(config: Config, home: Home, registry: Registry, task: str) -> ChampionStage:
     """Promote by the task's latest decision, as a person asks for by materialising `champion` alone.
 
-    Raises PromotionRefused unless that decision allows it now: a rejected, used or outdated one does not.
+    Raises PromotionRefused unless that decision allows it now: a rejected, used or outdated one does not; ConfigError
+    when an engine that is not ours answers the task.
     """
+    refuse_elsewhere(config, task)
     with registry.read() as tx:
         row = tx.row(
             sa.select(LOOPS.c.loop_id, LOOPS.c.decision)

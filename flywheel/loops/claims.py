@@ -18,6 +18,7 @@ from flywheel.labels import last_seq
 from flywheel.release.pointer import champion
 from flywheel.store.home import boot_id, process_alive, process_started
 from flywheel.store.registry import Registry, Transaction, schema
+from flywheel.store.registry.erasures import refuse_while_erasing, unfinished_erasures
 from flywheel.store.registry.schema import utc_now
 
 MAX_ATTEMPTS = 3
@@ -77,9 +78,12 @@ def open_loop(tx: Transaction, task: str) -> dict[str, Any] | None:
 def claim(registry: Registry, task: str, *, min_labels: int) -> Loop | None:
     """The task's open loop, or a new one when at least ``min_labels`` label versions wait; else None.
 
-    Safe to call from any number of processes at once: the write transaction orders them.
+    None, too, while an erasure is unfinished: no run could enter the loop. Safe to call from any number of processes
+    at once: the write transaction orders them.
     """
     with registry.write() as tx:
+        if unfinished_erasures(tx):
+            return None
         row = open_loop(tx, task)
         if row is None:
             if pending(tx, task) < min_labels:
@@ -106,9 +110,10 @@ def enter(
 
     Raises:
         StaleAttempt: the attempt is over or was never this loop's, or no loop is open and none may be opened.
-        HomeBusy: another live process runs this loop.
+        HomeBusy: another live process runs this loop, or an erasure is unfinished.
     """
     with registry.write() as tx:
+        refuse_while_erasing(tx, f"a loop of {task} cannot run now")
         if loop_id is None:
             current = open_loop(tx, task)
             if current is None and not may_open:
@@ -188,6 +193,19 @@ def give_up(registry: Registry, loop_id: str, attempt: int, reason: str) -> str:
             changes |= {"state": "claimed", "attempt": attempt + 1}
         tx.execute(sa.update(LOOPS).where(LOOPS.c.loop_id == loop_id).values(**changes))
         return str(changes["state"])
+
+
+def live_loops(tx: Transaction) -> list[dict[str, Any]]:
+    """Loops of all tasks that a live process runs."""
+    return [row for row in tx.rows(sa.select(LOOPS).where(LOOPS.c.state == "running")) if runner_alive(row)]
+
+
+def abandon(tx: Transaction, loop_id: str, reason: str) -> None:
+    """Fail an open loop for good, without another attempt; the next loop's window includes its own."""
+    row = tx.row(sa.select(LOOPS).where(LOOPS.c.loop_id == loop_id, LOOPS.c.state.in_(OPEN_STATES)))
+    if row is not None:
+        changes = {"state": "failed", "reasons": [*row["reasons"], reason], "pid": None, "finished_at": utc_now()}
+        tx.execute(sa.update(LOOPS).where(LOOPS.c.loop_id == loop_id).values(**changes))
 
 
 def _insert(tx: Transaction, task: str) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from flywheel.errors import DatasetError
 from flywheel.evaluation.suites import graduated, held_out, select_suites
 from flywheel.loops.claims import record
 from flywheel.loops.context import Ended, LoopContext
+from flywheel.release.releases import get_release
 from flywheel.store.registry import schema
+from flywheel.store.registry.erasures import tainted_checkpoints
 from flywheel.store.registry.lineage import lineage_datasets
 
 
@@ -30,12 +32,21 @@ class DatasetStage:
 def dataset_stage(ctx: LoopContext) -> DatasetStage | Ended:
     """Draw the suites and build the loop's dataset; the same loop gives the same digests every time.
 
-    Ends the loop as ``inconclusive`` when it cannot lead to a promotion: too few gate items, or too few examples.
+    Ends the loop as ``inconclusive`` when it cannot lead to a promotion: too few gate items, too few examples, or a
+    champion that has learned from erased rows.
     """
     row = ctx.row()
     current = ctx.champion()
     with ctx.registry.read() as tx:
         lineage = lineage_datasets(tx, current.release) if current else []
+        if current and get_release(tx, current.release).checkpoint in tainted_checkpoints(tx, ctx.task):
+            return Ended(
+                "inconclusive",
+                [
+                    "the champion has learned from erased rows, and so would a candidate trained from it; roll back "
+                    "first (`flywheel erase --list` names the way), and the next loop trains on what remains"
+                ],
+            )
     where = (ctx.config, ctx.home, ctx.registry, ctx.task)
     window = {"from_seq": row["from_seq"], "to_seq": row["to_seq"], "loop_id": ctx.lease.loop_id}
     suites = select_suites(*where, **window, lineage=lineage)

@@ -10,9 +10,11 @@ from flywheel.config import Config
 from flywheel.labels import last_seq
 from flywheel.loops.claims import LOOPS, pending
 from flywheel.release.pointer import champion
+from flywheel.release.releases import get_release
 from flywheel.release.replicas import live
 from flywheel.store.digests import short
 from flywheel.store.registry import Registry, Transaction, schema
+from flywheel.store.registry.erasures import tainted_checkpoints, unfinished_erasures
 
 
 def overview(config: Config, registry: Registry, *, last_loops: int = 10) -> dict[str, Any]:
@@ -21,8 +23,10 @@ def overview(config: Config, registry: Registry, *, last_loops: int = 10) -> dic
         replicas = live(tx)
         return {
             "environment": config.environment,
+            "unfinished_erasures": unfinished_erasures(tx),
             "tasks": {
                 task: {
+                    "engine": settings.engine,
                     "champion": _champion(tx, task),
                     "replicas": [{"url": r.url, "state": r.state, "observed": r.observed.get(task)} for r in replicas],
                     "last_seq": last_seq(tx, task),
@@ -70,7 +74,9 @@ def _champion(tx: Transaction, task: str) -> dict[str, Any] | None:
     current = champion(tx, task)
     if current is None:
         return None
-    return {"release": current.release, "name": f"{task}@{short(current.release)}", "version": current.version}
+    tainted = get_release(tx, current.release).checkpoint in tainted_checkpoints(tx, task)
+    name = f"{task}@{short(current.release)}"
+    return {"release": current.release, "name": name, "version": current.version, "tainted": tainted}
 
 
 def _field(tx: Transaction, column: sa.Column[Any], key: sa.Column[Any], value: str | None) -> Any:

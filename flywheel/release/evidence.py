@@ -20,6 +20,7 @@ from flywheel.store.digests import digest, short, tensor_digests, weights_digest
 from flywheel.store.files import read_json
 from flywheel.store.home import Home
 from flywheel.store.registry import Transaction, schema
+from flywheel.store.registry.erasures import tainted_checkpoints
 
 DECISIONS = schema.decisions
 EVALUATIONS = schema.evaluations
@@ -84,6 +85,10 @@ def examine(
     candidate = get_release(tx, row["candidate"])
     if files:
         check_checkpoint(home, candidate)
+    if candidate.checkpoint in tainted_checkpoints(tx, candidate.task):
+        raise PromotionRefused(
+            f"{name}: {candidate.name} has learned from erased rows; a loop trains another on what remains"
+        )
     expect = Champion(row["champion"], row["pointer_version"])
     now = champion(tx, task, row["tenant"])
     if now != expect:

@@ -98,12 +98,15 @@ def record_probes(
     release: Release,
     prompts: Sequence[Messages],
     folder: Path,
+    *,
+    sources: Sequence[str] | None = None,
 ) -> Path:
     """Record what a loaded release answers, into ``folder`` (see ``releases.recordings``); an earlier one is kept.
 
     Args:
         engine: has ``release.adapter`` loaded.
         prompts: chat messages; the first eight that fit the context are used, the neutral ones when there is none.
+        sources: the interaction that each prompt came from, so that an erasure finds it; None for prompts of nobody.
         folder: made whole or not at all: ``probes.safetensors`` (``<n>``: float32 [answer, vocabulary] log-softmax)
             and ``probes.json``.
     """
@@ -113,18 +116,19 @@ def record_probes(
 
     if (folder / RECORDING).exists():
         return folder
-    encode = (tokenizer.encode_prompt(release.with_prompt(messages)) for messages in prompts)
+    named = zip(prompts, sources if sources is not None else [""] * len(prompts), strict=True)
+    encode = ((tokenizer.encode_prompt(release.with_prompt(messages)), source) for messages, source in named)
     room = engine.max_context - ANSWER_TOKENS
-    chosen = list(itertools.islice((ids for ids in encode if len(ids) <= room), PROBES))
+    chosen = list(itertools.islice((pair for pair in encode if len(pair[0]) <= room), PROBES))
     if not chosen:
         neutral = ([{"role": "user", "content": text}] for text in NEUTRAL_PROMPTS)
-        chosen = [tokenizer.encode_prompt(release.with_prompt(messages)) for messages in neutral]
+        chosen = [(tokenizer.encode_prompt(release.with_prompt(messages)), "") for messages in neutral]
     probes, rows = [], {}
-    for ordinal, prompt_ids in enumerate(chosen):
+    for ordinal, (prompt_ids, source) in enumerate(chosen):
         answer = engine.generate(prompt_ids, SamplingParams(max_tokens=ANSWER_TOKENS), adapter=release.adapter)
         answer_ids = list(answer.ids) or [min(tokenizer.eos_ids)]  # an empty answer is the end token
         rows[str(ordinal)] = engine.teacher_forced(prompt_ids, answer_ids, adapter=release.adapter).contiguous()
-        probes.append({"prompt_ids": list(prompt_ids), "answer_ids": answer_ids})
+        probes.append({"prompt_ids": list(prompt_ids), "answer_ids": answer_ids, "from": source, "row": str(ordinal)})
     temporary = folder.parent / f".{folder.name[:12]}.{uuid.uuid4().hex}"
     temporary.mkdir(parents=True)
     save_file(rows, temporary / ROWS)
@@ -135,12 +139,18 @@ def record_probes(
             "release": release.digest,
             "machine_class": engine.compute.machine_class,
             "dtype": engine.compute.dtype,
-            "rows_digest": weights_digest(tensor_digests(temporary / ROWS)),
+            "rows_digest": rows_digest(temporary, probes),
             "probes": probes,
         },
     )
     publish_folder(temporary, folder)
     return folder
+
+
+def rows_digest(folder: Path, probes: Sequence[dict[str, Any]]) -> str:
+    """Digest of the rows that belong to some probes of a recording; rows of others do not count."""
+    found = tensor_digests(folder / ROWS)
+    return weights_digest({name: found[name] for name in _row_names(probes) if name in found})
 
 
 def check_probes(engine: Engine, release: Release, folder: Path, *, champion: Release | None = None) -> ProbeReport:
@@ -159,15 +169,16 @@ def check_probes(engine: Engine, release: Release, folder: Path, *, champion: Re
         return ProbeReport(False, "none", failures=(wrong,))
     recorded, rows = _read_recording(folder, release)
     probes = recorded["probes"]
+    asked = [rows[name] for name in _row_names(probes)]
     served = [_forced(engine, probe, release) for probe in probes]
-    kls = [_kl(rows[str(n)], row) for n, row in enumerate(served)]
+    kls = [_kl(was, row) for was, row in zip(asked, served, strict=True)]
     mean_kl = _mean(kls)
     if recorded["machine_class"] == engine.compute.machine_class:
         failures = tuple(
             f"probe {n} of {len(probes)} differs from its recording (mean KL {sum(kls[n]) / len(kls[n]):.2e}), "
             "on the same machine class"
-            for n, row in enumerate(served)
-            if not _bitwise_equal(rows[str(n)], row)
+            for n, (was, row) in enumerate(zip(asked, served, strict=True))
+            if not _bitwise_equal(was, row)
         )
         return ProbeReport(not failures, "bitwise", mean_kl, None, failures)
     coarser = "bfloat16" if "bfloat16" in (recorded["dtype"], engine.compute.dtype) else "float32"
@@ -176,7 +187,9 @@ def check_probes(engine: Engine, release: Release, folder: Path, *, champion: Re
         [] if mean_kl <= MAX_KL[coarser] else [f"mean KL {mean_kl:.2e} is above {MAX_KL[coarser]:.0e} for {coarser}"]
     )
     if champion is not None and champion.checkpoint != release.checkpoint:
-        kl_to_champion = _mean([_kl(rows[str(n)], _forced(engine, probe, champion)) for n, probe in enumerate(probes)])
+        kl_to_champion = _mean(
+            [_kl(was, _forced(engine, probe, champion)) for was, probe in zip(asked, probes, strict=True)]
+        )
         if mean_kl >= CHAMPION_SHARE * kl_to_champion:
             found.append(
                 f"mean KL {mean_kl:.2e} is not under half of {kl_to_champion:.2e}, the KL to the previous champion"
@@ -202,12 +215,17 @@ def _read_recording(folder: Path, release: Release) -> tuple[dict[str, Any], dic
 
     try:
         recorded: dict[str, Any] = read_json(folder / RECORDING)
-        rows_digest = weights_digest(tensor_digests(folder / ROWS))
+        found = rows_digest(folder, recorded["probes"])
     except FileNotFoundError:
         raise ProbeFailed(f"release {release.name} has no probe recording in {folder}; evaluate it again") from None
-    if recorded["release"] != release.digest or recorded["rows_digest"] != rows_digest:
+    if recorded["release"] != release.digest or recorded["rows_digest"] != found:
         raise ProbeFailed(f"{folder}: damaged probe recording, or not of release {release.name}; evaluate it again")
     return recorded, load_file(folder / ROWS)
+
+
+def _row_names(probes: Sequence[dict[str, Any]]) -> list[str]:
+    """The name of each probe's rows; recordings of earlier versions go by ordinal."""
+    return [str(probe.get("row", ordinal)) for ordinal, probe in enumerate(probes)]
 
 
 def _forced(engine: Engine, probe: dict[str, Any], release: Release) -> torch.Tensor:

@@ -30,7 +30,8 @@ def record_answered(engine: Engine, spec: EvaluationSpec) -> None:
         raise CheckpointError(f"cannot record probes of {release.name}: {wrong}")
     items = [item for suite in (spec.gate, spec.golden) for item in load_suite(home, suite).items[:PROBES]]
     prompts = [list(item.messages) for item in items]
-    record_probes(engine, engine.tokenizer, release, prompts, recordings(home, release.digest))
+    sources = [item.interaction_id for item in items]
+    record_probes(engine, engine.tokenizer, release, prompts, recordings(home, release.digest), sources=sources)
 
 
 def record_evaluated(spec: EvaluationSpec, report: Callable[[str], None]) -> None:

@@ -22,6 +22,7 @@ from flywheel.store.registry import Transaction, schema
 REPLICAS = schema.replicas
 TOKEN_FILE = "operator.token"
 LOAD_TIMEOUT_S = 300.0  # reading an adapter and eight probes on a busy machine
+ROTATE_TIMEOUT_S = 60.0  # what is queued is written and synced first
 ROUTE_TIMEOUT_S = 10.0  # one assignment; longer means the replica is stuck
 
 
@@ -143,6 +144,10 @@ class ReplicaClient:
     def unload(self, name: str) -> dict[str, Any]:
         """Drop a loaded release by name; requests that run on it finish first."""
         return self._call("POST", "/admin/unload", {"name": name}, ROUTE_TIMEOUT_S)
+
+    def rotate(self) -> dict[str, Any]:
+        """Close the log file that the replica writes; what is logged from now on goes into another."""
+        return self._call("POST", "/admin/rotate", {}, ROTATE_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
         """What the replica has loaded and routes."""

@@ -1,7 +1,8 @@
 """Rollback: back to a release that was the champion before, and forward again.
 
 It needs no decision, because what it serves was promoted once; who did it is recorded. Without a named target it goes
-to the release that was the champion before the present one was promoted (see ``pointer.way_back``).
+to the release that was the champion before the present one was promoted (see ``pointer.way_back``), passing over
+those that have learned from erased rows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from flywheel.release.rollout import prove
 from flywheel.store.files import locked
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, Transaction
+from flywheel.store.registry.erasures import tainted_checkpoints
 
 
 def rollback(
@@ -63,10 +65,17 @@ def _target(tx: Transaction, task: str, to: str | None) -> tuple[Release, Champi
         raise PromotionRefused(f"task {task} has no champion yet; start the gateway first")
     moves = history(tx, task)
     if to is None:
-        stack = way_back(moves)
-        if len(stack) < 2:
+        before = [get_release(tx, release) for release in way_back(moves)[:-1]]
+        if not before:
             raise PromotionRefused(f"task {task}: nothing was the champion before {get_release(tx, now.release).name}")
-        return get_release(tx, stack[-2]), now
+        tainted = tainted_checkpoints(tx, task)
+        clean = [release for release in before if release.checkpoint not in tainted]
+        if not clean:
+            raise PromotionRefused(
+                f"task {task}: every earlier champion has learned from erased rows; name one with --to to serve it all "
+                "the same"
+            )
+        return clean[-1], now
     target = find_release(tx, task, to)
     if target.digest == now.release:
         raise PromotionRefused(f"{target.name} is the champion of task {task} already, at version {now.version}")

@@ -85,3 +85,18 @@ def sweep(home: Home, registry: Registry, table: str, task: str, *, grace_second
             path.unlink(missing_ok=True)
             removed += 1
     return removed
+
+
+def purge(home: Home, registry: Registry, table: str, task: str) -> int:
+    """Delete every file of a table that no registry row names, half-written ones too, at once; returns how many.
+
+    The caller holds the lock of the stage that writes this table.
+    """
+    with registry.read() as tx:
+        shown = {home.data / segment["path"] for segment in visible(tx, table, task)}
+    kept = shown | {path.with_suffix(".manifest.json") for path in shown}
+    folder = home.data / table / f"task={task}"
+    gone = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in kept]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return len(gone)

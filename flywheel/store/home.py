@@ -91,16 +91,21 @@ class Home:
 
     def user_key(self, user: str | None) -> str:
         """Keyed hash of a caller's user id; ``""`` when there is none. 32 hex digits."""
-        if not user:
-            return ""
-        return self._mac(f"user|{user}").hex()[:32]
+        return user_key(self.secret(), user)
 
     def audited(self, interaction_id: str, share: float) -> bool:
         """Whether an interaction is in the uniform audit sample: a keyed hash, so nobody outside can aim at it."""
-        return int.from_bytes(self._mac(f"audit|{interaction_id}")[:8], "big") < share * 2**64
+        return int.from_bytes(mac(self.secret(), f"audit|{interaction_id}")[:8], "big") < share * 2**64
 
-    def _mac(self, text: str) -> bytes:
-        return hmac.new(self.secret(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+
+def user_key(secret: bytes, user: str | None) -> str:
+    """``Home.user_key`` for a caller that holds the key."""
+    return mac(secret, f"user|{user}").hex()[:32] if user else ""
+
+
+def mac(secret: bytes, text: str) -> bytes:
+    """HMAC-SHA-256 of a text under the deployment's key."""
+    return hmac.digest(secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
 
 
 def boot_id() -> str:

@@ -32,6 +32,9 @@ GROUP_RECORDS = 1024
 
 Entry = tuple[bytes, "Future[None]"]
 
+ROTATE = b""
+"""In place of a line: give up the file."""
+
 
 def new_boot() -> str:
     """A name for one run of a writer: sorts by time, never given twice."""
@@ -101,6 +104,19 @@ class WriteAheadLog:
             self._queue.put((line, future))
         return future
 
+    def rotate(self) -> None:
+        """Close the present file once all that was appended before this call is in it; the next append opens another.
+
+        Raises StoreError when the log is closed.
+        """
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        with self._gate:
+            if self._closed:
+                raise StoreError(f"{self.folder}: the log is closed; the process is stopping")
+            self._queue.put((ROTATE, future))
+        future.result()
+
     def failing(self, within_s: float = 1.0) -> bool:
         """Whether the last group could not be written, less than ``within_s`` ago (older: worth another try)."""
         failed = self._failed_at
@@ -125,7 +141,7 @@ class WriteAheadLog:
         while open_for_more:
             group: list[Entry] = []
             entry = self._queue.get()
-            while entry is not None:
+            while entry is not None and entry[0] != ROTATE:
                 group.append(entry)
                 if len(group) == GROUP_RECORDS:
                     break
@@ -136,6 +152,9 @@ class WriteAheadLog:
             open_for_more = entry is not None
             if group:
                 self._commit(group)
+            if entry is not None and entry[0] == ROTATE:
+                self._give_up_file()
+                entry[1].set_result(None)
         self._give_up_file()
 
     def _commit(self, group: list[Entry]) -> None:

@@ -1,8 +1,8 @@
 """``python -m flywheel.training --spec spec.json``: one training or evaluation, in a process of its own.
 
 Runs by hand, under ``run_child``, under Dagster Pipes, and wherever else a command can be started. Exit status: 0 done,
-2 a Flywheel error (one line on stderr), 130 asked to stop (a re-run goes on). The last line on stdout is JSON that
-names the result.
+2 a Flywheel error (one line on stderr), 1 an unforeseen one (one line with its type and place), 130 asked to stop (a
+re-run goes on). The last line on stdout is JSON that names the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flywheel.errors import ConfigError, FlywheelError
+from flywheel.errors import ConfigError, FlywheelError, without_message
 from flywheel.store.home import Home
 from flywheel.training.pipes import Reporter, open_reporter, tell
 from flywheel.training.signals import INTERRUPTED, Interrupted, Stop, die_with_parent
@@ -33,16 +33,31 @@ def main(arguments: list[str] | None = None) -> int:
     die_with_parent(os.environ)
     try:
         with open_reporter() as report:
-            result = dispatch(read_spec(path), report, stop)
-            report.message({"kind": "result", **result})
+            status, result = attempt(path, report, stop)
+            if status == 0:
+                report.message({"kind": "result", **result})
     except Interrupted as interrupted:
         tell(str(interrupted))
         return INTERRUPTED
+    if status == 0:
+        sys.stdout.write(json.dumps(result) + "\n")
+    return status
+
+
+def attempt(path: Path, report: Reporter, stop: Stop) -> tuple[int, dict[str, Any]]:
+    """Run the spec; returns the exit status and, with status 0, the result.
+
+    Errors end here: Pipes shows those that pass it on the run's page with all that led to them, and a message down
+    that chain may quote a row.
+    """
+    try:
+        return 0, dispatch(read_spec(path), report, stop)
     except FlywheelError as error:
-        tell(f"error: {error}")
-        return 2
-    sys.stdout.write(json.dumps(result) + "\n")
-    return 0
+        report.failed(f"error: {error}")
+        return 2, {}
+    except Exception as error:  # noqa: BLE001 - the edge of the process: nobody further out could say it as safely
+        report.failed(f"error: {without_message(error)}")
+        return 1, {}
 
 
 def read_spec(path: Path) -> dict[str, Any]:

@@ -26,6 +26,10 @@ class Reporter:
         """One line of progress."""
         tell(line)
 
+    def failed(self, line: str) -> None:
+        """Why this process ends without a result."""
+        tell(line)
+
     def message(self, payload: dict[str, Any]) -> None:
         """A JSON-serialisable fact for the parent; nobody but Dagster listens to these."""
 
@@ -39,6 +43,10 @@ class PipesReporter(Reporter):
     def __call__(self, line: str) -> None:
         super().__call__(line)
         self._context.log.info(line)
+
+    def failed(self, line: str) -> None:
+        super().failed(line)
+        self._context.log.error(line)
 
     def message(self, payload: dict[str, Any]) -> None:
         self._context.report_custom_message(payload)

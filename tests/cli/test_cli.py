@@ -22,10 +22,10 @@ from flywheel.cli.shared import print_table
 from flywheel.config import load_config, parse_config
 
 COMMANDS = [
-    ["init"], ["up"], ["serve"], ["status"], ["train"], ["gate"], ["rollback"], ["loop", "run"], ["loop", "list"],
-    ["loop", "show"], ["intake", "run"], ["intake", "import"], ["feedback", "add"], ["review", "list"],
-    ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"], ["keys", "create"],
-    ["keys", "list"], ["keys", "revoke"], ["config", "check"], ["config", "show"],
+    ["init"], ["up"], ["serve"], ["status"], ["train"], ["gate"], ["rollback"], ["erase"], ["loop", "run"],
+    ["loop", "list"], ["loop", "show"], ["intake", "run"], ["intake", "import"], ["feedback", "add"],
+    ["review", "list"], ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"],
+    ["keys", "create"], ["keys", "list"], ["keys", "revoke"], ["config", "check"], ["config", "show"],
 ]  # fmt: skip
 
 
@@ -104,6 +104,19 @@ def test_config_check_says_what_is_wrong_where(flywheel: Any) -> None:
     assert failed.err.startswith("error: ") and "tasks.router.trian: unknown key; did you mean `train`?" in failed.err
     Path("flywheel.yaml").write_text("tasks: {router: {base: tiny}}")
     assert "valid, 1 task(s): router" in flywheel("config", "check").out
+
+
+def test_config_check_reads_the_files_that_the_configuration_names(flywheel: Any) -> None:
+    Path("flywheel.yaml").write_text(
+        "tasks: {router: {base: tiny, logs: [later.jsonl], suites: {golden_file: golden.jsonl}}}"
+    )
+    Path("golden.jsonl").write_text('{"text": "where is it?", "label": "orders"}\n{"text": "no label"}\n')
+    failed = flywheel("config", "check")
+    assert failed.code == 2 and "golden.jsonl, line 2: expected an object with a non-empty string `label`" in failed.err
+    Path("golden.jsonl").write_text('{"text": "where is it?", "label": "orders"}\n')
+    checked = flywheel("config", "check")
+    assert checked.code == 0 and "router: 1 golden items in" in checked.out
+    assert "later.jsonl yet" in checked.err
 
 
 def test_config_show_gives_what_was_said_or_all_that_is_in_force(flywheel: Any) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -200,7 +201,8 @@ def test_a_killed_evaluation_goes_on_at_a_waves_border_to_the_same_digest(
 def test_half_a_wave_counts_for_nothing(world: Callable[..., World]) -> None:
     w = world()
     w.spec.folder.mkdir(parents=True)
-    (w.spec.folder / "wave-champion-gate-000000.json").write_text('{"answers": ["a"]}')
+    half = {"suite": w.gate.digest, "release": w.champion.digest, "answers": ["a"]}
+    (w.spec.folder / "wave-champion-gate-000000.json").write_text(json.dumps(half))
     (w.spec.folder / "wave-champion-gate-000003.json").write_text('{"answers": [')
     assert run(w.spec)["evaluation"] == run(world("clean").spec)["evaluation"]
 
@@ -212,15 +214,26 @@ def test_score_files_and_summaries_hold_no_text_and_no_origin(world: Callable[..
     for item in w.gate.items + w.golden.items:
         for private in (item.item_id, item.interaction_id, item.conversation_id, item.messages[0]["content"]):
             assert private not in written
+        assert json.dumps(item.label) not in written
+    assert not any(json.dumps(said) in written for said in w.answers["champion"] + w.answers["candidate"])
     left = {path.name for path in w.spec.folder.iterdir()}
     assert left <= {"result.json", "spec.json"}
 
 
-def test_the_rows_of_a_wave_start_together(world: Callable[..., World], tiny: Any, fp32: Any, tmp_path: Path) -> None:
+def test_the_rows_of_a_wave_start_together(
+    world: Callable[..., World], tiny: Any, fp32: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the first rows decode alone until the last have come, and which rows share a batch is up to the clock."""
     from flywheel.engine.engine import READ_TOKENS_PER_STEP, Engine
     from flywheel.models import load_tokenizer
 
+    submit = Engine.submit
+
+    def slowly(self: Engine, *args: Any, **options: Any) -> Any:
+        time.sleep(0.05)  # time for several steps, were the engine not to wait
+        return submit(self, *args, **options)
+
+    monkeypatch.setattr(Engine, "submit", slowly)
     w = world()
     with Engine(tiny, fp32, max_rows=5) as engine:
         answers = evaluate(
@@ -236,6 +249,33 @@ def test_the_rows_of_a_wave_start_together(world: Callable[..., World], tiny: An
     assert len(answers[0]) == 10
     reading = found["prompt_tokens"] // READ_TOKENS_PER_STEP + 1
     assert found["steps"] <= 2 * (TOKENS - 1) + reading  # two waves; reading a prompt gives its first token
+
+
+def test_an_engine_that_fails_over_an_item_is_named_without_what_it_says(
+    world: Callable[..., World], tiny: Any, fp32: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flywheel.engine.engine import Engine
+    from flywheel.engine.forwards import Forwards
+    from flywheel.models import load_tokenizer
+
+    w = world()
+
+    def fail(*_args: Any, **_options: Any) -> Any:
+        raise ValueError(f"cannot read {w.gate.items[0].messages}")
+
+    monkeypatch.setattr(Forwards, "read", fail)
+    with Engine(tiny, fp32) as engine, pytest.raises(EvaluationError, match="ValueError at ") as caught:
+        evaluate(
+            engine,
+            load_tokenizer(tiny),
+            w.spec.champion,
+            [w.gate],
+            adapter_folder=None,
+            wave=5,
+            resume_folder=tmp_path,
+        )
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "cannot read" not in shown and str(w.gate.items[0].messages[0]["content"]) not in shown
 
 
 def test_a_prompt_change_alone_can_be_evaluated(world: Callable[..., World]) -> None:

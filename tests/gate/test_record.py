@@ -59,6 +59,24 @@ def test_processes_that_decide_at_once_agree_and_spend_once(case: Callable[..., 
     assert uses(c) == {1} and len(decisions(c)) == 1
 
 
+def test_a_decision_that_could_not_be_paid_for_is_not_made(
+    case: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Death(BaseException):
+        """Stands for the process's end."""
+
+    def die(*_: object) -> None:
+        raise Death
+
+    c = case(**GAIN)
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr("flywheel.gate.record.spend", die)
+        decided(c)
+    assert decisions(c) == [], "a record without its price would be a free look at the items"
+    assert decided(c).verdict == "promote"
+    assert uses(c) == {1}
+
+
 def test_a_second_candidate_on_the_same_items_must_clear_the_smaller_alpha(case: Callable[..., Any]) -> None:
     weak = {"fixed": 5, "broken": 0, "right": 35}  # p = 1/32: enough once, not twice
     first = case(**weak)

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from flywheel.loops.candidate import plan_candidate
 from flywheel.loops.champion import champion_stage
 from flywheel.loops.claims import enter, give_up
 from flywheel.loops.context import LoopContext
+from flywheel.loops.dataset import DatasetStage, dataset_stage
 from flywheel.loops.run import run_loop
+from flywheel.release.releases import get_release
+from flywheel.release.rollback import rollback
 from flywheel.store.registry import Registry, schema
 
 MADE = ("dataset", "candidate", "evaluation", "decision", "from_seq", "to_seq")
@@ -82,6 +86,20 @@ def test_a_poisoned_window_is_rejected_and_the_champion_stays(make_wheel: Any, j
     with wheel.registry.read() as tx:
         states = tx.rows(sa.select(schema.suite_items.c.state).where(schema.suite_items.c.loop_id == view["loop_id"]))
     assert {row["state"] for row in states} == {"live"}, "items of a rejected loop may judge again"
+
+
+def test_a_loop_trains_from_the_adapter_of_the_present_champion(make_wheel: Any, judged_folder: Path) -> None:
+    wheel = make_wheel(like=judged_folder)
+    assert turn(wheel)["verdict"] == "promote"
+    wheel.talk(1000, 140)
+    wheel.labelled()
+    ctx = LoopContext(wheel.config, wheel.home, wheel.registry, enter(wheel.registry, wheel.task, "next"))
+    assert isinstance(dataset_stage(ctx), DatasetStage)
+    with wheel.registry.read() as tx:
+        checkpoint = get_release(tx, wheel.champion().release).checkpoint
+    assert checkpoint is not None and plan_candidate(ctx).spec.init == checkpoint
+    rollback(wheel.config, wheel.home, wheel.registry, wheel.task, actor="operator")
+    assert plan_candidate(ctx).spec.init is None, "the base is the champion again, so its candidate starts from there"
 
 
 @pytest.mark.parametrize(("seed", "runs"), [(1, 2), *(pytest.param(s, 6, marks=pytest.mark.slow) for s in (2, 3, 4))])

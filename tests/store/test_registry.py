@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from flywheel.errors import StoreError
 from flywheel.store.registry import Registry, schema
+from flywheel.store.registry.database import REVISION
 
 WRITER = """
 import sys
@@ -91,6 +92,11 @@ def test_the_migrations_make_exactly_the_declared_schema(deployment: Any) -> Non
 
     with deployment.registry.read() as tx:
         assert compare_metadata(MigrationContext.configure(tx.connection), schema.metadata) == []
+
+
+def test_a_new_registry_ends_at_the_revision_that_opening_looks_for(deployment: Any) -> None:
+    with deployment.registry.read() as tx:
+        assert tx.scalar(sa.text("select version_num from alembic_version")) == REVISION
 
 
 def test_opening_a_migrated_registry_again_changes_nothing(deployment: Any) -> None:

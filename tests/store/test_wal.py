@@ -188,3 +188,36 @@ def test_a_killed_writer_leaves_every_acknowledged_line(tmp_path: Path) -> None:
     *lines, _torn = path.read_bytes().split(b"\n")
     assert [json.loads(line)["n"] for line in lines][: acknowledged + 1] == list(range(acknowledged + 1))
     assert not is_live(path)
+
+
+def test_rotating_closes_the_file_behind_all_that_was_appended_before(tmp_path: Path) -> None:
+    with WriteAheadLog(tmp_path) as log:
+        futures = [log.append({"n": n}) for n in range(50)]
+        log.rotate()
+        (first,) = tmp_path.glob("*.jsonl")
+        assert not is_live(first) and all(future.done() for future in futures)
+        assert [row["n"] for row in rows(tmp_path)] == list(range(50))
+        before = first.read_bytes()
+        log.append({"n": 50}).result(5)
+        _, second = sorted(tmp_path.glob("*.jsonl"))
+        assert is_live(second) and first.read_bytes() == before
+    assert [row["n"] for row in rows(tmp_path)] == list(range(51))
+    with pytest.raises(StoreError, match="closed"):
+        log.rotate()
+
+
+def test_rotating_under_many_writers_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with WriteAheadLog(tmp_path) as log:
+
+        def work(worker: int) -> None:
+            wait([log.append({"worker": worker, "n": n}) for n in range(200)])
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(10):
+            log.rotate()
+        for thread in threads:
+            thread.join()
+    for worker in range(3):
+        assert [row["n"] for row in rows(tmp_path) if row["worker"] == worker] == list(range(200))

@@ -19,16 +19,21 @@ from flywheel.intake.records import (
     SkippedRecord,
 )
 
+ERASED = "erased"
+"""Kind of a line whose record was erased; a line too short to say so is an empty object."""
+
 _THUMBS: dict[Any, bool] = {"up": True, "down": False, "true": True, "false": False, 1: True, 0: False}
 
 
 def _matches(record: Json) -> bool:
-    return "v" in record and record.get("kind") in ("interaction", "feedback")
+    return "v" in record and record.get("kind") in ("interaction", "feedback", ERASED)
 
 
 @log_format("gateway", _matches)
 def parse(record: Json, context: Context) -> Record:
     """Read one log record. Calls of other tasks and of no task (straight to the base model) are skipped."""
+    if not record or record.get("kind") == ERASED:
+        raise SkippedRecord("erased")
     if record.get("v") != 1:
         raise BadRecord("unknown log version")
     kind, task = record.get("kind"), record.get("task")

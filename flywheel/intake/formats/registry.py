@@ -6,19 +6,37 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flywheel.errors import IntakeError
-from flywheel.intake.records import Context, Json, Record
+from flywheel.intake.records import (
+    BadRecord,
+    Context,
+    Dropped,
+    FeedbackRecord,
+    InteractionRecord,
+    Json,
+    Parsed,
+    Record,
+)
 
-Parse = Callable[[Json, Context], Record]
+Parse = Callable[[Json, Context], Parsed]
 Matches = Callable[[Json], bool]
 
 
 @dataclass(frozen=True)
 class LogFormat:
-    """A log format: ``matches`` looks at keys only, ``parse`` makes a record or raises Bad- or SkippedRecord."""
+    """A log format: ``matches`` looks at keys only, ``parse`` makes records or raises Bad- or SkippedRecord."""
 
     name: str
     matches: Matches
     parse: Parse
+
+    def records(self, record: Json, context: Context) -> tuple[Record | Dropped, ...]:
+        """All that ``parse`` finds in one input record, in its order. Raises Bad- or SkippedRecord."""
+        found = self.parse(record, context)
+        if isinstance(found, InteractionRecord | FeedbackRecord):
+            return (found,)
+        if all(isinstance(one, Dropped) for one in found):
+            raise BadRecord(next((one.reason for one in found if isinstance(one, Dropped)), "nothing found in it"))
+        return tuple(found)
 
 
 FORMATS: dict[str, LogFormat] = {}

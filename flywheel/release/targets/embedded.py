@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from flywheel.errors import CheckpointError
-from flywheel.release.pointer import champion
+from flywheel.release.pointer import champion, history
 from flywheel.release.probe import ProbeReport, check_probes, is_recorded, record_probes, weights_failure
 from flywheel.release.releases import Release, get_release, recordings
 from flywheel.store.digests import short
 from flywheel.store.home import Home
-from flywheel.store.registry import Registry
+from flywheel.store.registry import Registry, schema
 
 if TYPE_CHECKING:
     from flywheel.engine.engine import Engine
@@ -60,10 +62,11 @@ class EmbeddedTarget:
         """Prove that a loaded release is what was evaluated (see ``probe.check_probes``).
 
         A bare base release that was never recorded is recorded now; one with weights must have been recorded when it
-        was evaluated.
+        was evaluated. Where an erasure took the whole recording of a release that has been the champion, its weights
+        are still hashed, and neutral probes are recorded now; any other release must be evaluated again.
         """
         folder = recordings(self._home, release.digest)
-        if release.checkpoint is None and not is_recorded(self._home, release.digest):
+        if not is_recorded(self._home, release.digest) and (release.checkpoint is None or self._proven_before(release)):
             wrong = weights_failure(self._engine, release)
             if wrong is not None:
                 return ProbeReport(False, "none", failures=(wrong,))
@@ -79,6 +82,14 @@ class EmbeddedTarget:
     def status(self) -> dict[str, str]:
         """The loaded adapters: served name -> digest of the weights, read back and hashed now."""
         return {name: self._engine.adapter_digest(name) for name in self._engine.adapters()}
+
+    def _proven_before(self, release: Release) -> bool:
+        """Whether an erasure took the recording of a release that was proven by it when it became the champion."""
+        stones = schema.tombstones
+        erased = sa.and_(stones.c.kind == "probes", stones.c.digest == release.digest)
+        with self._registry.read() as tx:
+            lost = tx.scalar(sa.select(stones.c.digest).where(erased)) is not None
+            return lost and any(move["release"] == release.digest for move in history(tx, release.task))
 
     def _present_champion(self, release: Release) -> Release | None:
         with self._registry.read() as tx:

@@ -23,6 +23,8 @@ from flywheel.store.home import Home
 from flywheel.store.registry.schema import utc_now
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+REVISION = "0002"
+"""The newest migration."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +93,24 @@ class Registry:
 
     def migrate(self) -> None:
         """Bring the schema to this version. Raises StoreError when the database is newer than this code."""
-        from alembic import command
-        from alembic.migration import MigrationContext
-        from alembic.script import ScriptDirectory
-
-        alembic_config = _alembic_config(self.url)
-        head = ScriptDirectory.from_config(alembic_config).get_current_head()
-        with self._engine.connect() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
-        if current == head:
+        current = self._revision()
+        if current == REVISION:
             return
+        from alembic import command  # a quarter of a second that not every command should pay
+
         try:
-            command.upgrade(alembic_config, "head")
+            command.upgrade(_alembic_config(self.url), "head")
         except Exception as error:
-            raise StoreError(f"{self.url}: cannot migrate the registry from {current} to {head}: {error}") from error
+            raise StoreError(
+                f"{self.url}: cannot migrate the registry from {current} to {REVISION}: {error}"
+            ) from error
+
+    def _revision(self) -> str | None:
+        with self._engine.connect() as connection:
+            if not sa.inspect(connection).has_table("alembic_version"):
+                return None
+            current = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+        return None if current is None else str(current)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
@@ -119,6 +125,18 @@ class Registry:
         """A consistent snapshot."""
         with self._engine.connect() as connection, connection.begin():
             yield Transaction(connection, self.environment, self.actor)
+
+    def settle(self) -> None:
+        """Move what SQLite's log holds into the database file, so that old copies of rows linger nowhere.
+
+        Does nothing for other databases, and as much as it can while other processes read.
+        """
+        if self._engine.dialect.name == "sqlite":
+            connection = self._engine.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            finally:
+                connection.close()
 
     def close(self) -> None:
         """Give back the connections."""
@@ -146,6 +164,7 @@ def _make_engine(url: str) -> sa.Engine:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA busy_timeout=30000")
+        cursor.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten: an erasure must not leave it behind
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")

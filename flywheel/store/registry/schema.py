@@ -259,3 +259,44 @@ keys = sa.Table(
     sa.Column("revoked_at", sa.String(32)),
     *_stamps(),
 )
+
+# One row per erased person, named by the keyed hash of their id and by nothing else. state: running | done. From the
+# moment the row exists, intake drops the person; `tainted` is what had learned from them when the erasure ended.
+erasures = sa.Table(
+    "erasures",
+    metadata,
+    sa.Column("erasure_id", sa.String(40), primary_key=True),
+    sa.Column("user_key", sa.String(64), nullable=False, unique=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("counts", sa.JSON, nullable=False),
+    sa.Column("tainted", sa.JSON, nullable=False),
+    *_stamps(),
+)
+
+# Keyed hashes of ids that went with a person, so that an unfinished erasure finds what belongs to it and a later import
+# of the same records is recognised. kind: gone (interactions, conversations, feedback) | touched (interactions of
+# others that the person gave feedback on; known until the erasure is done).
+erased_names = sa.Table(
+    "erased_names",
+    metadata,
+    sa.Column("task", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("erasure_id", sa.String(40), nullable=False),
+    *_stamps(),
+)
+
+# What an erasure replaced. kind: dataset | suite, with a successor that has all the other rows; or probes, where
+# `digest` is the release whose whole recording went and which has no successor.
+tombstones = sa.Table(
+    "tombstones",
+    metadata,
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("digest", DIGEST, primary_key=True),
+    sa.Column("task", sa.String(64), nullable=False),
+    sa.Column("successor", DIGEST),
+    sa.Column("rows_removed", sa.Integer, nullable=False),
+    sa.Column("train_rows_removed", sa.Integer, nullable=False),  # of them those that a model learns from
+    sa.Column("erasure_id", sa.String(40), nullable=False),
+    *_stamps(),
+)
