@@ -35,7 +35,7 @@ def run(task: TaskOption, config: ConfigOption = None, as_json: JsonOption = Fal
 def import_(
     path: Annotated[Path, typer.Argument(help="JSONL file or folder")],
     task: TaskOption,
-    fmt: Annotated[str, typer.Option("--format", help="auto, gateway, openai_chat or nvidia_flywheel")] = "auto",
+    fmt: Annotated[str, typer.Option("--format", help="auto, or a format's name; a wrong one lists them")] = "auto",
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -57,6 +57,16 @@ def decode(raw: bytes) -> tuple[Json, set[str]]:
     return cleaned, repairs
 
 
+def inner(value: Any) -> Any:
+    """The object or list that a string holds as JSON, cleaned like a record itself; anything else as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return _clean(json.loads(value, parse_constant=_refuse), 0, set())
+    except (RecursionError, ValueError):
+        return value
+
+
 def _refuse(_constant: str) -> NoReturn:
     raise BadRecord("NaN or infinity is not JSON")
 

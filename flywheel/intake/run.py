@@ -144,7 +144,8 @@ class _Reader:
                 if item is None:
                     break
                 items.append(item)
-                size += line.end - line.offset
+                # What a chat export unfolds into grows with its turns: each repeats what came before it.
+                size += (line.end - line.offset) * (1 if isinstance(item.found, Rejected) else len(item.found))
                 touched[label] = (path, line.end, facts)
                 if len(items) >= CHUNK_RECORDS or size >= CHUNK_BYTES:
                     flush()
@@ -176,7 +177,7 @@ class _Reader:
             )
         try:
             fmt = detect(record) if source.fmt == "auto" else named(source.fmt)
-            found = fmt.parse(record, self._context)
+            found = fmt.records(record, self._context)
         except BadRecord as error:
             return rejected("quarantined", str(error))
         except SkippedRecord as error:

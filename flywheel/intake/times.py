@@ -32,6 +32,14 @@ def parse_time(value: Any, now: datetime) -> tuple[datetime, str]:
     return (found if UNKNOWN <= found < _HOLDABLE else UNKNOWN), "implausible"
 
 
+def elapsed_ms(start: Any, end: Any) -> float | None:
+    """Milliseconds between two times as found, or None when one is missing or they are the wrong way round."""
+    first, last = _read(start), _read(end)
+    if first is None or last is None or last < first:
+        return None
+    return (last - first) / timedelta(milliseconds=1)
+
+
 def _read(value: Any) -> datetime | None:
     if isinstance(value, bool) or value is None:
         return None

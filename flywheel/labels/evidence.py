@@ -49,9 +49,10 @@ def current(rows: Iterable[Row], now: datetime) -> list[Row]:
     """The feedback that counts at ``now``: no later one, none that was superseded, the latest of one author and kind.
 
     Only the same author, a reviewer or a verifier may supersede: else anybody could silence a reviewer. Authors
-    without a name are one author per source.
+    without a name are one author per source. A rating whose scale nobody knows takes the place of nothing.
     """
-    given = sorted((row for row in rows if row["ts"] <= now), key=lambda row: (row["ts"], row["feedback_id"]))
+    told = (row for row in rows if row["ts"] <= now and _known_scale(row))
+    given = sorted(told, key=lambda row: (row["ts"], row["feedback_id"]))
     by_id = {row["feedback_id"]: row for row in given}
     gone = {
         row["supersedes"]
@@ -99,12 +100,29 @@ def _source(row: Row, kind: str) -> str:
 
 
 def _opinion(kind: str, value: Any) -> bool | None:
-    """Good, bad, or None for what does not say. Ratings run from 1 to 5 and count at the ends only."""
+    """Good, bad, or None for what does not say. Ratings count at the ends of their scale only."""
     if kind in ("thumb", "outcome"):
         return value if isinstance(value, bool) else None
-    if kind == "rating" and isinstance(value, int | float):
-        return {_BEST_RATING: True, _WORST_RATING: False}.get(int(value)) if value == int(value) else None
+    if kind == "rating":
+        rating, (worst, best) = _rating(value)
+        return None if rating is None or worst == best else {best: True, worst: False}.get(rating)
     return {"accept": True, "regenerate": False}.get(kind)
+
+
+def _rating(value: Any) -> tuple[float | None, tuple[float, float]]:
+    """A rating and the ends of its scale, equal if unknown: 1 to 5, or as ``{"value": 8, "scale": [1, 10]}`` says."""
+    if isinstance(value, dict):
+        worst, best = value.get("scale") or (0, 0)
+        return value.get("value"), (worst, best)
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return (value, (_WORST_RATING, _BEST_RATING)) if plain else (None, (0, 0))
+
+
+def _known_scale(row: Row) -> bool:
+    if row["kind"] != "rating":
+        return True
+    _, (worst, best) = _rating(json.loads(row["value"]) if row["value"] else None)
+    return worst != best
 
 
 def _as_text(value: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from flywheel.errors import IntakeError
 from flywheel.intake.detect import detect
-from flywheel.intake.formats import FORMATS, named
+from flywheel.intake.formats import named
 from flywheel.intake.records import BadRecord, Context, FeedbackRecord, InteractionRecord, SkippedRecord
 
 CONTEXT = Context("router", frozenset({"router", "writer"}))
@@ -39,8 +39,7 @@ def nvidia(**fields: Any) -> dict[str, Any]:
     }
 
 
-def test_formats_are_asked_from_the_most_particular_to_the_most_general() -> None:
-    assert list(FORMATS) == ["gateway", "nvidia_flywheel", "openai_chat"]
+def test_a_record_is_detected_by_its_keys() -> None:
     assert detect(nvidia()).name == "nvidia_flywheel"
     assert detect({"request": {}, "response": {}}).name == "openai_chat"
 
@@ -124,7 +123,7 @@ def test_a_fine_tuning_row_answers_with_its_last_assistant_message() -> None:
     ("record", "rule"),
     [
         ({"messages": [USER, {"role": "assistant", "content": "5", "weight": 0}]}, "answer with weight 0"),
-        ({"input": {"messages": [USER]}, "preferred_output": [], "non_preferred_output": []}, "preference row"),
+        ({"input": {"messages": [USER]}, "preferred_output": "A", "non_preferred_output": "A"}, "equal answers"),
     ],
 )
 def test_rows_that_must_not_be_learned_are_skipped(record: dict[str, Any], rule: str) -> None:

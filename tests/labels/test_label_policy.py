@@ -101,6 +101,19 @@ def test_a_rating_between_the_ends_or_off_the_scale_says_nothing(rating: float) 
     assert make_label(target(), [row("rating", rating)], POLICY, NOW) is None
 
 
+@pytest.mark.parametrize(("scale", "best", "worst"), [([1, 10], 10, 1), ([0, 1], 1.0, 0), ([5, 1], 1, 5)])
+def test_a_rating_counts_at_the_ends_of_its_own_scale(scale: list[float], best: float, worst: float) -> None:
+    assert label(row("rating", {"value": best, "scale": scale}))["use"] == "sft"
+    assert label(row("rating", {"value": worst, "scale": scale}))["y"] < 0.5
+    assert make_label(target(), [row("rating", {"value": 3, "scale": scale})], POLICY, NOW) is None
+
+
+def test_a_number_on_an_unknown_scale_says_nothing_and_silences_nobody() -> None:
+    unknown = row("rating", {"value": 1, "name": "relevance"}, at=2)
+    assert make_label(target(), [unknown], POLICY, NOW) is None
+    assert label(row("thumb", True, at=1), unknown)["use"] == "sft"
+
+
 @pytest.mark.parametrize("kind", ["comment", "preference"])
 def test_a_comment_never_labels(kind: str) -> None:
     assert make_label(target(), [row(kind, text="sales")], POLICY, NOW) is None

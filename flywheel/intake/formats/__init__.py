@@ -1,6 +1,34 @@
 """Log formats, one module each. The order of import is the order in which detection asks them."""
 
-from flywheel.intake.formats import gateway, nvidia_flywheel, openai_chat
+from flywheel.intake.formats import (
+    gateway,
+    helicone,
+    langfuse,
+    litellm,
+    nvidia_flywheel,
+    open_webui,
+    openai_chat,
+    openai_preference,
+    openai_responses,
+    otel,
+    tensorzero,
+)
 from flywheel.intake.formats.registry import FORMATS, LogFormat, log_format, named
 
-__all__ = ["FORMATS", "LogFormat", "gateway", "log_format", "named", "nvidia_flywheel", "openai_chat"]
+__all__ = [
+    "FORMATS",
+    "LogFormat",
+    "gateway",
+    "helicone",
+    "langfuse",
+    "litellm",
+    "log_format",
+    "named",
+    "nvidia_flywheel",
+    "open_webui",
+    "openai_chat",
+    "openai_preference",
+    "openai_responses",
+    "otel",
+    "tensorzero",
+]

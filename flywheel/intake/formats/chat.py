@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flywheel.intake.records import BadRecord, Choice, Json
+from flywheel.intake.records import BadRecord, Choice, Context, Json, SkippedRecord
 from flywheel.store.digests import canonical_json
 
 MAX_ID = 512
@@ -126,6 +126,25 @@ def whole_number(value: Any, default: int) -> int:
     """A whole number from 0 to a million, also when written as text, or ``default``."""
     found = number(value)
     return int(found) if found is not None and found == int(found) and 0 <= found <= 1e6 else default
+
+
+def truth(value: Any) -> bool | None:
+    """A boolean, also as 1 and 0 or in words, or None."""
+    if isinstance(value, str):
+        return {"true": True, "false": False, "1": True, "0": False}.get(value.strip().lower())
+    return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
+
+
+def present(values: Json) -> Json:
+    """The entries that say something: neither None nor empty."""
+    return {key: value for key, value in values.items() if value not in (None, "", [], {})}
+
+
+def check_task(context: Context, *names: Any) -> None:
+    """Raise SkippedRecord when one of the names is another configured task and none is this one."""
+    told = {name for name in names if isinstance(name, str)}
+    if context.task not in told and told & context.tasks:
+        raise SkippedRecord("other task")
 
 
 def first(*values: Any) -> Any:

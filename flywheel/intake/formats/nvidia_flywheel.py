@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flywheel.intake.formats import chat
+from flywheel.intake.formats import chat, sse
 from flywheel.intake.formats.registry import log_format
 from flywheel.intake.records import BadRecord, Context, InteractionRecord, Json, Record, SkippedRecord
 
@@ -24,7 +24,7 @@ def parse(record: Json, context: Context) -> Record:
     workload = record.get("workload_id")
     if isinstance(workload, str) and workload != context.task and workload in context.tasks:
         raise SkippedRecord("other task")
-    request, response = chat.mapping(record.get("request")), record.get("response")
+    request, response = chat.mapping(record.get("request")), sse.whole(record.get("response"))
     failed = bool(record.get("error_details"))
     if not isinstance(response, dict) and not failed:
         raise BadRecord("the response is not an object")
