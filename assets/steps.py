@@ -7,8 +7,10 @@ import dagster as dg
 
 from assets.deployment import Deployment, Opened
 from assets.process import tag_process
+from flywheel.errors import FlywheelError, without_message
 from flywheel.loops.claims import enter
 from flywheel.loops.context import LoopContext
+from flywheel.loops.foreign import refuse_elsewhere
 
 LOOP_ID_TAG = "flywheel/loop_id"
 ATTEMPT_TAG = "flywheel/attempt"
@@ -18,8 +20,22 @@ ATTEMPT_TAG = "flywheel/attempt"
 def intake_step(context: dg.AssetExecutionContext, deployment: Deployment) -> Iterator[Opened]:
     """An open deployment for one step of an intake run."""
     tag_process(context.instance, context.run.run_id)
-    with deployment.open(actor=f"dagster:{context.run.run_id}") as opened:
+    with quoting_nothing(), deployment.open(actor=f"dagster:{context.run.run_id}") as opened:
         yield opened
+
+
+@contextmanager
+def quoting_nothing() -> Iterator[None]:
+    """Keep the messages of unforeseen exceptions, which may quote a row, out of Dagster's event log.
+
+    Errors of Flywheel's own and Dagster's pass, without what led to them; others become a Failure with type and place.
+    """
+    try:
+        yield
+    except (FlywheelError, dg.DagsterError, dg.Failure, dg.RetryRequested) as error:
+        raise error from None
+    except Exception as error:  # noqa: BLE001 - the outermost edge of our code in a Dagster run
+        raise dg.Failure(description=f"unforeseen: {without_message(error)}") from None
 
 
 @contextmanager
@@ -32,6 +48,7 @@ def loop_step(
     """
     tags = context.run.tags
     with intake_step(context, deployment) as opened:
+        refuse_elsewhere(opened.config, task)
         lease = enter(
             opened.registry,
             task,

@@ -15,6 +15,8 @@ from flywheel.config import TaskConfig
 from flywheel.intake import unread_bytes
 from flywheel.labels import labels_due
 from flywheel.loops.claims import Loop, claim, give_up, open_loop, pending, runner_alive
+from flywheel.loops.foreign import answered_elsewhere
+from flywheel.store.registry.erasures import unfinished_erasures
 from sensors.ghosts import bury
 from sensors.jobs import AssetJob
 
@@ -72,6 +74,8 @@ def loop_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefi
         for run_id in bury(context.instance, untagged=False):
             context.log.warning(f"run {run_id} had died; it is marked as failed")
         with deployment.open(actor="sensor") as opened:
+            if elsewhere := answered_elsewhere(opened.config, task):
+                return dg.SkipReason(elsewhere)
             ended = end_dead_attempt(context.instance, opened, task)
             if ended:
                 context.log.warning(ended)
@@ -79,6 +83,8 @@ def loop_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefi
             loop = claim(opened.registry, task, min_labels=wanted)
             if loop is None:
                 with opened.registry.read() as tx:
+                    if unfinished := unfinished_erasures(tx):
+                        return dg.SkipReason(f"{unfinished[0]} is unfinished; `flywheel erase` again finishes it")
                     return dg.SkipReason(f"{pending(tx, task)} of {wanted} new label versions")
         if loop.state == "running" or _runs(context.instance, loop):
             return dg.SkipReason(f"{loop.loop_id} attempt {loop.attempt} is under way")
@@ -100,6 +106,8 @@ def loop_schedule(task: str, settings: TaskConfig, job: AssetJob) -> dg.Schedule
     )
     def _schedule(context: dg.ScheduleEvaluationContext, deployment: Deployment) -> dg.RunRequest | dg.SkipReason:
         with deployment.open(actor="schedule") as opened:
+            if elsewhere := answered_elsewhere(opened.config, task):
+                return dg.SkipReason(elsewhere)
             loop = claim(opened.registry, task, min_labels=1)
         if loop is None:
             return dg.SkipReason("no new label versions")

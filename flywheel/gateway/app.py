@@ -40,24 +40,28 @@ def create_app(gateway: Gateway) -> FastAPI:
     @app.get("/v1/models")
     async def models(request: Request) -> dict[str, Any]:
         await any_key(request)
-        return {"object": "list", "data": list_models(gateway.router, created)}
+        return {"object": "list", "data": list_models(gateway.router, gateway.upstreams.by_task, created)}
 
     @app.get("/v1/models/{name:path}")
     async def model(request: Request, name: str) -> dict[str, Any]:
         await any_key(request)
-        return one_model(gateway.router, name, created)
+        return one_model(gateway.router, gateway.upstreams.by_task, name, created)
 
     @app.get("/healthz")
     async def healthz(response: Response) -> dict[str, Any]:
         down = sorted(name for name, entry in gateway.router.table.items() if isinstance(entry, Down))
         ready = gateway.replica.state == "ready" and not down and not gateway.wal.failing()
         response.status_code = 200 if ready else 503
-        return {"status": "ok" if ready else "degraded", "state": gateway.replica.state, "down": down}
+        health = {"status": "ok" if ready else "degraded", "state": gateway.replica.state, "down": down}
+        # An engine that is not ours has its own health check: here is only what the last request found.
+        found = {None: "unknown", True: "reachable", False: "unreachable"}
+        upstream = {task: found[engine.reachable] for task, engine in gateway.upstreams.by_task.items()}
+        return health | ({"upstream": upstream} if upstream else {})
 
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         await gateway.keys.authorize(request.headers.get("authorization"), "read")
-        gateway.metrics.observe_routes(gateway.router.table, gateway.config.tasks)
+        gateway.metrics.observe_routes(gateway.router.table, gateway.config.embedded)
         return Response(gateway.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     app.include_router(admin_routes(gateway))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NoReturn
 
 from fastapi import Request
@@ -15,12 +16,21 @@ MAX_DEPTH = 64
 
 
 async def read_json(request: Request) -> Any:
-    """The parsed body.
+    """The parsed body, as ``read_body`` gives it and ``parse_json`` reads it."""
+    return parse_json(await read_body(request))
 
-    Raises RequestError: 413 above 4 MiB, 400 for anything that is not UTF-8 JSON, holds NaN, infinities or half a
-    surrogate pair, or nests deeper than 64 levels.
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The parsed body, which must be a JSON object."""
+    return parse_object(await read_body(request))
+
+
+def parse_json(body: bytes) -> Any:
+    """What a body says.
+
+    Raises RequestError (400) for anything that is not UTF-8 JSON, holds NaN, infinities or half a surrogate pair, or
+    nests deeper than 64 levels.
     """
-    body = await _read(request)
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError:
@@ -35,15 +45,16 @@ async def read_json(request: Request) -> Any:
     return value
 
 
-async def read_object(request: Request) -> dict[str, Any]:
-    """The parsed body, which must be a JSON object."""
-    value = await read_json(request)
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The same for a body that must be a JSON object."""
+    value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestError(f"the body must be a JSON object, found {_kind(value)}", code="invalid_type")
     return value
 
 
-async def _read(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
+    """The bytes of a body. Raises RequestError: 413 above 4 MiB, 400 when the connection closed before its end."""
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise _too_large()
@@ -58,6 +69,28 @@ async def _read(request: Request) -> bytes:
     except ClientDisconnect:
         raise _bad("the connection closed before the body was complete") from None
     return b"".join(parts)
+
+
+def finite(text: str) -> float | None:
+    """A number of somebody else's JSON, which is read but not judged; None when it is out of range."""
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def nests_deeper(root: Any, most: int) -> bool:
+    """Whether there is a value inside more than ``most`` objects and lists. Without recursion."""
+    level: list[Any] = [root]
+    for _ in range(most + 1):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+        if not below:
+            return False
+        level = below
+    return True
 
 
 def _check(root: Any) -> None:

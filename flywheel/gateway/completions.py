@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions``: resolve, admit, answer whole or as a stream."""
+"""``POST /v1/chat/completions``: resolve, admit, answer whole or as a stream; or pass on to a task's own engine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from flywheel.errors import CheckpointError, FlywheelError, ProbeFailed, RequestError
-from flywheel.gateway.bodies import read_object
+from flywheel.gateway.bodies import parse_object, read_body
 from flywheel.gateway.call import Call, ClientGone
 from flywheel.gateway.chat import parse_chat
 from flywheel.gateway.errors import error_response, internal_error, unavailable
 from flywheel.gateway.keys import Principal
 from flywheel.gateway.metrics import BASE, UNKNOWN
+from flywheel.gateway.relay import Relay
 from flywheel.gateway.routing import VERSION, not_found
 from flywheel.gateway.state import Gateway
 from flywheel.gateway.streaming import EventStream
@@ -28,9 +29,12 @@ async def chat_completions(gateway: Gateway, request: Request) -> Response:
     label = UNKNOWN
     try:
         principal = await gateway.keys.authorize(request.headers.get("authorization"), "infer")
-        chat = parse_chat(await read_object(request))
+        raw = await read_body(request)
         if gateway.wal.failing():
             raise unavailable("Answers cannot be logged just now; try again.", "log_unavailable")
+        if (found := gateway.upstreams.addressed(raw)) is not None:
+            return Relay(gateway, *found, request, started)
+        chat = parse_chat(parse_object(raw))
         if gateway.router.find(chat.model) is None:
             await _fetch(gateway, chat.model, principal)
         with gateway.router.pinned(chat.model) as route:
@@ -52,7 +56,7 @@ async def chat_completions(gateway: Gateway, request: Request) -> Response:
 async def _fetch(gateway: Gateway, model: str, principal: Principal) -> None:
     """Load a known version that is not loaded, for those who may; a 404 for everyone and everything else."""
     version = VERSION.match(model)
-    tasks = gateway.config.tasks
+    tasks = gateway.config.embedded
     if version is None or version["task"] not in tasks:
         raise not_found(model, "GET /v1/models lists what can be asked for")
     release = await asyncio.to_thread(gateway.replica.find, version["task"], version["prefix"])

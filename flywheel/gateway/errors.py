@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import traceback
 import uuid
 from typing import Any
 
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flywheel.errors import RequestError
+from flywheel.errors import RequestError, without_message
 
 logger = logging.getLogger("flywheel.gateway")
 
@@ -64,9 +63,7 @@ def from_validation(error: ValidationError, prefix: str = "") -> RequestError:
 
 def log_failure(where: str, error: BaseException) -> None:
     """Note an unforeseen exception: its type and the innermost places, without its message."""
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
-    places = " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))
-    logger.error("%s: %s at %s", where, type(error).__name__, places)
+    logger.error("%s: %s", where, without_message(error))
 
 
 def install(app: FastAPI) -> None:
@@ -105,7 +102,8 @@ class Boundary:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id.encode())]}
+                if all(name != b"x-request-id" for name, _ in message["headers"]):  # else an engine's own
+                    message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id.encode())]}
             await send(message)
 
         try:

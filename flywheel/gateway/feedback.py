@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
@@ -28,6 +29,7 @@ from flywheel.errors import RequestError, StoreError
 from flywheel.gateway.bodies import read_json
 from flywheel.gateway.errors import from_validation, unavailable
 from flywheel.gateway.identity import task_of
+from flywheel.gateway.metrics import UNKNOWN
 from flywheel.gateway.state import Gateway
 from flywheel.store.registry.schema import utc_now
 
@@ -35,6 +37,7 @@ MAX_ITEMS = 1000
 
 Kind = Literal["thumb", "rating", "correction", "preference", "label", "comment", "outcome"]
 Source = Literal["user", "reviewer", "judge", "verifier", "implicit"]
+Remembered = Callable[[str], str | None]
 Identifier = Annotated[str, Field(min_length=1, max_length=512)]
 
 
@@ -117,13 +120,13 @@ def _fault(message: str) -> PydanticCustomError:
     return PydanticCustomError("invalid_feedback", message)
 
 
-def feedback_record(item: FeedbackItem, config: Config) -> dict[str, Any]:
-    """The log record of one valid item.
+def feedback_record(item: FeedbackItem, config: Config, remembered: Remembered) -> dict[str, Any]:
+    """The log record of one valid item. Its task is "" when only intake can find it.
 
     An item with the caller's own ``id`` always gets the same feedback id, so intake keeps it once however often it is
     posted. Raises RequestError (400) when the task cannot be told.
     """
-    task = _task(item, config)
+    task = _task(item, config, remembered)
     if item.id is None:
         name = uuid.uuid4().hex
     else:
@@ -143,8 +146,11 @@ def feedback_record(item: FeedbackItem, config: Config) -> dict[str, Any]:
     }
 
 
-def parse_feedback(body: Any, config: Config) -> list[dict[str, Any]]:
+def parse_feedback(body: Any, config: Config, remembered: Remembered = lambda _answer: None) -> list[dict[str, Any]]:
     """The log records of a body; nothing is valid unless all of it is.
+
+    Args:
+        remembered: the task of an answer whose id is not ours, if it is remembered.
 
     Raises RequestError (400) naming item and field.
     """
@@ -157,7 +163,7 @@ def parse_feedback(body: Any, config: Config) -> list[dict[str, Any]]:
         if not isinstance(raw, dict):
             raise RequestError("feedback must be a JSON object", code="invalid_type", param=prefix or None)
         try:
-            records.append(feedback_record(FeedbackItem.model_validate(raw), config))
+            records.append(feedback_record(FeedbackItem.model_validate(raw), config, remembered))
         except ValidationError as error:
             raise from_validation(error, prefix) from None
         except RequestError as error:
@@ -167,9 +173,11 @@ def parse_feedback(body: Any, config: Config) -> list[dict[str, Any]]:
     return records
 
 
-def _task(item: FeedbackItem, config: Config) -> str:
+def _task(item: FeedbackItem, config: Config, remembered: Remembered) -> str:
     tasks = sorted(config.tasks)
-    answered = task_of(item.interaction_id, tasks) if item.interaction_id is not None else None
+    answered = None
+    if item.interaction_id is not None:
+        answered = remembered(item.interaction_id) or task_of(item.interaction_id, tasks)
     if answered == "":
         message = "interaction_id: this answer came from the base model; feedback teaches tasks only"
         raise RequestError(message, code="invalid_value", param="interaction_id")
@@ -183,6 +191,8 @@ def _task(item: FeedbackItem, config: Config) -> str:
         return item.task
     if len(tasks) == 1:
         return tasks[0]
+    if item.interaction_id is not None and len(config.embedded) < len(tasks):
+        return ""  # an engine that is not ours may have given this id; the task that has the answer takes it in
     message = f"task: required here, as the target does not tell it; one of {', '.join(tasks)}"
     raise RequestError(message, code="missing_required_parameter", param="task")
 
@@ -191,7 +201,7 @@ async def post_feedback(gateway: Gateway, request: Request) -> JSONResponse:
     """The endpoint. Answers 200 with the ids once everything is on disk."""
     principal = await gateway.keys.authorize(request.headers.get("authorization"), "feedback")
     body = await read_json(request)
-    records = parse_feedback(body, gateway.config)
+    records = parse_feedback(body, gateway.config, gateway.upstreams.task_of)
     foreign = next((index for index, record in enumerate(records) if record["source"] != "user"), None)
     if foreign is not None and not principal.allows("operate"):
         message = "source: only a key with the scope `operate` may post for anyone but `user`"
@@ -205,6 +215,6 @@ async def post_feedback(gateway: Gateway, request: Request) -> JSONResponse:
     except StoreError:
         raise unavailable("The feedback could not be written to disk; post it again.", "log_unavailable") from None
     for record in records:
-        gateway.metrics.feedback.labels(record["task"], record["feedback"]["kind"], record["source"]).inc()
+        gateway.metrics.feedback.labels(record["task"] or UNKNOWN, record["feedback"]["kind"], record["source"]).inc()
     answers = [{"object": "feedback", "id": record["id"], "task": record["task"]} for record in records]
     return JSONResponse({"object": "list", "data": answers} if isinstance(body, list) else answers[0])

@@ -40,6 +40,12 @@ class Metrics:
             buckets=LATENCY_S,
             registry=registry,
         )
+        self.upstream_errors = Counter(
+            "flywheel_upstream_errors",
+            "Answers that the task's own engine did not give as it should, by reason",
+            ["task", "reason"],
+            registry=registry,
+        )
         self.feedback = Counter("flywheel_feedback", "Feedback on disk", ["task", "kind", "source"], registry=registry)
         self.fsync = Histogram(
             "flywheel_log_commit_seconds", "Write and fsync of one group of records", buckets=FSYNC_S, registry=registry

@@ -79,7 +79,8 @@ class LocalReplica:
         Returns ``{"task", "release", "version"}``. Raises CheckpointError or ProbeFailed, and then the task goes on
         with the release that it had, or is down when it had none.
         """
-        self._config.task(task)
+        if self._config.task(task).engine is not None:
+            raise CheckpointError(f"task {task} is answered by an engine of its own, which this gateway cannot change")
         with self._locks[task]:
             with self._registry.read() as tx:
                 desired = champion(tx, task)
@@ -144,7 +145,7 @@ class LocalReplica:
     def observed(self) -> dict[str, dict[str, Any]]:
         """Task -> release digest and pointer version that it is answered by; tasks that are down are missing."""
         table = self._router.table
-        routes = {task: table.get(task) for task in self._config.tasks}
+        routes = {task: table.get(task) for task in self._config.embedded}
         return {
             task: {"release": route.digest, "version": route.version}
             for task, route in routes.items()
@@ -153,7 +154,7 @@ class LocalReplica:
 
     def reconcile(self) -> None:
         """Follow every task's pointer. What cannot be followed is noted, and tried again later."""
-        for task in self._config.tasks:
+        for task in self._config.embedded:
             try:
                 if not self._waiting(task):
                     self.follow(task)

@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from flywheel.gateway.metrics import Metrics
 from flywheel.gateway.replica import LocalReplica
 from flywheel.gateway.routing import Route, Router
 from flywheel.gateway.state import Gateway
+from flywheel.gateway.upstream import Upstreams
 from flywheel.release.pointer import ensure_champion
 from flywheel.release.releases import get_release
 from flywheel.store.files import locked
@@ -61,7 +62,7 @@ def serve(config: Config, *, on_ready: Callable[[RunningGateway], None] | None =
         on_ready: called once requests are answered.
 
     Raises:
-        ConfigError: the address is public and there is no key, or it is taken.
+        ConfigError: the address is public and there is no key, or it is taken; or an engine's key is not there.
         HomeBusy: another gateway runs on this home.
         ModelUnavailable: a base model is not on this machine.
         StoreError: the log cannot be written.
@@ -80,6 +81,7 @@ def serve(config: Config, *, on_ready: Callable[[RunningGateway], None] | None =
         listener = stack.enter_context(_bind(config.gateway.host, config.gateway.port))
         keys = KeyRing(registry, write_operator_token(home), required=not loopback)
         metrics = Metrics()
+        upstreams = Upstreams(config)
         wal = stack.enter_context(WriteAheadLog(home.log, on_commit=metrics.committed))
         backends: list[Backend] = []
         for model in _base_models(config, registry):
@@ -93,7 +95,7 @@ def serve(config: Config, *, on_ready: Callable[[RunningGateway], None] | None =
         replica.enter(url)
         stack.callback(replica.stop_heart)
         replica.reconcile()
-        app = create_app(Gateway(config, wal, router, replica, keys, metrics))
+        app = create_app(Gateway(config, wal, router, replica, keys, metrics, upstreams))
         settings = uvicorn.Config(
             app,
             log_config=None,
@@ -112,7 +114,7 @@ def serve(config: Config, *, on_ready: Callable[[RunningGateway], None] | None =
             if on_ready is not None:
                 on_ready(RunningGateway(url, replica.replica_id, server.stop))
 
-        server = _Server(settings, ready, replica.retire)
+        server = _Server(settings, ready, replica.retire, upstreams.close)
         with _signals(server):
             server.run(sockets=[listener])
 
@@ -121,10 +123,17 @@ class _Server(uvicorn.Server):
     """Tells when it begins and stops to accept connections, and leaves the signals to us: uvicorn raises them again
     when it has stopped, which would end the process before the log is closed."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        stopping: Callable[[], None],
+        stopped: Callable[[], Awaitable[None]],
+    ) -> None:
         super().__init__(config)
         self._ready = ready
         self._stopping = stopping
+        self._stopped = stopped
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -133,6 +142,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._stopping)
         await super().shutdown(sockets=sockets)
+        await self._stopped()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -180,11 +190,14 @@ def _url(host: str, listener: socket.socket) -> str:
 
 
 def _base_models(config: Config, registry: Registry) -> list[ModelDir]:
-    """The distinct bases of tasks and of their champions, which may still stand on an earlier base."""
+    """The distinct bases of tasks and of their champions, which may still stand on an earlier base.
+
+    A task that another engine answers needs none here, and gets no champion.
+    """
     from flywheel.models import resolve
 
     found: dict[str, ModelDir] = {}
-    for task, policy in config.tasks.items():
+    for task, policy in config.embedded.items():
         model = resolve(policy.base)
         found.setdefault(model.base_digest, model)
         current = ensure_champion(registry, config, task, model)

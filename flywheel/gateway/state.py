@@ -9,6 +9,7 @@ from flywheel.gateway.keys import KeyRing
 from flywheel.gateway.metrics import Metrics
 from flywheel.gateway.replica import LocalReplica
 from flywheel.gateway.routing import Router
+from flywheel.gateway.upstream import Upstreams
 from flywheel.store.wal import WriteAheadLog
 
 
@@ -22,3 +23,4 @@ class Gateway:
     replica: LocalReplica
     keys: KeyRing
     metrics: Metrics
+    upstreams: Upstreams

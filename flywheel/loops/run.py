@@ -16,6 +16,7 @@ from flywheel.loops.claims import enter, finish
 from flywheel.loops.context import Ended, LoopContext
 from flywheel.loops.dataset import dataset_stage
 from flywheel.loops.evaluation import finish_evaluation, plan_evaluation
+from flywheel.loops.foreign import refuse_elsewhere
 from flywheel.loops.overview import find_loop, loop_view
 from flywheel.models import resolve
 from flywheel.release.pointer import ensure_champion
@@ -29,11 +30,13 @@ Say = Callable[[str], None]
 def run_loop(config: Config, home: Home, registry: Registry, task: str, *, run_id: str, say: Say) -> dict[str, Any]:
     """Intake and labels, then one loop from dataset to champion; returns the loop as ``loop_view`` shows it.
 
-    Killed and called again, it joins the loop it had opened and reuses what was finished.
+    Killed and called again, it joins the loop it had opened and reuses what was finished. Raises ConfigError after
+    intake and labels when an engine that is not ours answers the task.
     """
     run_intake(config, home, registry, task, run=run_id)
     labels = run_labels(config, home, registry, task)
     say(f"labels: {labels.total} ({labels.new_versions} new versions)")
+    refuse_elsewhere(config, task)
     ensure_champion(registry, config, task, resolve(config.task(task).base))
     ctx = LoopContext(config, home, registry, enter(registry, task, run_id))
     say(f"loop {ctx.lease.loop_id}, attempt {ctx.lease.attempt}")

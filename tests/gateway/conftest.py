@@ -195,6 +195,26 @@ def start_gateway() -> Iterator[Callable[[World], Live]]:
             live.stop()
 
 
+@pytest.fixture(scope="session")
+def serve_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Live]]:
+    """``serve_tasks(tasks, **gateway_settings)`` -> a gateway for these tasks on a home of its own, without a model
+    unless a task needs one; it runs to the end of the session."""
+    started: list[Live] = []
+
+    def begin(tasks: dict[str, Any], **gateway: Any) -> Live:
+        raw = {"home": "home", "gateway": {"port": 0, "max_context": 512, **COMPUTE, **gateway}, "tasks": tasks}
+        config = parse_config(raw, tmp_path_factory.mktemp("foreign") / "flywheel.yaml")
+        registry = Registry.of(config, actor="test")
+        started.append(start(World(config, Home.of(config), registry, lambda: Path(), None, None)))
+        return started[-1]
+
+    yield begin
+    for live in started:
+        if live.thread.is_alive():
+            live.stop()
+        live.world.registry.close()
+
+
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory, parts: tuple[Any, Any, Any]) -> Iterator[Live]:
     """One gateway without keys for all tests of a module; none of them may change what it routes."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
 import pytest
 
+from flywheel.gateway.backends import Backend
 from flywheel.gateway.replica import KEEP_LOADED
 from flywheel.release.replicas import ReplicaClient, live, operator_token
 from flywheel.release.rollback import rollback
@@ -183,6 +186,33 @@ def test_unload_lets_running_answers_end_and_refuses_what_is_routed(world: Any, 
     with gateway.http() as http:
         body = {"model": release.name, "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
         assert http.post("/v1/chat/completions", content=json.dumps(body)).status_code == 200  # loaded again on demand
+
+
+def test_unload_waits_for_a_request_that_is_on_its_way_to_the_engine(
+    world: Any, start_gateway: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = world.release(10)
+    gateway = start_gateway(world)
+    arrived, go_on = threading.Event(), threading.Event()
+    encode = Backend.encode
+
+    async def slowly(self: Backend, messages: list[dict[str, Any]]) -> list[int]:
+        arrived.set()
+        await asyncio.to_thread(go_on.wait, 10)
+        return await encode(self, messages)
+
+    with admin(gateway) as operator, ThreadPoolExecutor(2) as pool:
+        operator.load(release.digest)
+        monkeypatch.setattr(Backend, "encode", slowly)
+        answer = pool.submit(ask, gateway.sdk(), release.name, "x", 4)
+        assert arrived.wait(10)
+        unloading = pool.submit(operator.unload, release.name)
+        time.sleep(0.5)
+        too_early = unloading.done()
+        go_on.set()
+        assert answer.result().model == release.name and not too_early
+        assert unloading.result() == {"unloaded": release.name}
+        assert release.name not in operator.status()["loaded"]
 
 
 def test_old_champions_are_unloaded_and_the_way_back_stays_loaded(world: Any, start_gateway: Any) -> None:

@@ -202,3 +202,15 @@ def test_intake_pauses_after_a_run_and_longer_while_a_loop_is_open(daemon: Any, 
     versions(daemon.wheel.registry, 10)
     daemon.keys()
     assert skipped(daemon, sensor) == "less than 240 s since the last intake run"
+
+
+def test_no_loop_is_asked_for_while_an_erasure_is_unfinished(daemon: Any, versions: Any) -> None:
+    versions(daemon.wheel.registry, 10)
+    row = {"erasure_id": "erasure-1", "user_key": "k", "state": "running", "counts": {}, "tainted": []}
+    with daemon.wheel.registry.write() as tx:
+        tx.execute(sa.insert(schema.erasures).values(**row, **tx.stamp()))
+    assert skipped(daemon) == "erasure-1 is unfinished; `flywheel erase` again finishes it"
+    assert loops(daemon) == []
+    with daemon.wheel.registry.write() as tx:
+        tx.execute(sa.update(schema.erasures).values(state="done"))
+    assert daemon.keys() == ["support_router/1#1"]
