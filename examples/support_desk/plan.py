@@ -36,7 +36,7 @@ class Plan:
         test: messages per measurement of live accuracy.
         gate, golden: suite sizes wanted.
         audit_share: of all traffic, set aside to make the suites from.
-        max_steps: of training, per loop.
+        epochs, max_steps: of training, per loop; the smaller of the two ends it.
         max_tokens: of an answer.
     """
 
@@ -51,6 +51,7 @@ class Plan:
     gate: int
     golden: int
     audit_share: float
+    epochs: float
     max_steps: int
     max_tokens: int
     background_per_queue: int = 10
@@ -67,6 +68,8 @@ def make_plan(material: Material) -> Plan:
     many_poison = 200
     # Enough of loop 1 for both suites; of more traffic a smaller share does.
     audit_share = round(max(0.12, 0.3 * 290 / first), 2)
+    # Finer distinctions take more passes; fourteen queues are ours, and have to fit into ten minutes.
+    epochs = 1.6 if len(material.queues) <= 14 else 2.4
     return Plan(
         first=first,
         second=second,
@@ -79,8 +82,9 @@ def make_plan(material: Material) -> Plan:
         gate=40,
         golden=40,
         audit_share=audit_share,
-        # One and a half epochs of the larger of the first two loops, in batches of 8: 36 steps for ten queues.
-        max_steps=math.ceil(max(first, second * (1 + REPLAYED)) * (1 - audit_share) * 0.9 * 1.55 / 8),
+        epochs=epochs,
+        # Almost that many epochs of the larger of the first two loops, in batches of 8: 36 steps for ten queues.
+        max_steps=math.ceil(max(first, second * (1 + REPLAYED)) * (1 - audit_share) * 0.9 * (epochs - 0.05) / 8),
         max_tokens=min(32, max(7, math.ceil(longest / 2.5) + 2)),
     )
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from flywheel.store.files import locked, read_json
 from flywheel.store.home import Home, process_started
 from flywheel.training.child import child_command, run_child
@@ -134,7 +136,56 @@ def test_a_run_that_cannot_be_says_so_in_one_line(plan_run: Callable[..., TrainS
 def test_under_dagster_pipes_progress_and_result_are_messages(
     plan_run: Callable[..., TrainSpec], tmp_path: Path
 ) -> None:
-    context, messages = tmp_path / "context.json", tmp_path / "messages.jsonl"
+    spec = plan_run()
+    done, sent = _piped(child_command(spec.write()), tmp_path)
+    assert done.returncode == 0, done.stderr
+    custom = [message["params"]["payload"] for message in sent if message["method"] == "report_custom_message"]
+    digest = read_json(spec.folder / "result.json")["checkpoint"]
+    assert custom[-1] == {"kind": "result", "checkpoint": digest}
+    assert custom[-2]["step"] == custom[-2]["steps"] == 12
+    assert any("step 12/12" in str(message["params"]) for message in sent if message["method"] == "log")
+    assert json.loads(done.stdout) == {"checkpoint": digest}
+
+
+FAILING = """
+import sys
+import flywheel.training.run as run
+from flywheel.errors import TrainingError
+from flywheel.training.__main__ import main
+
+def fail(*_):
+    try:
+        raise ValueError("cannot learn MARKERTEXT")
+    except ValueError as error:
+        {how}
+
+run._steps = fail
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "says"),
+    [
+        ("raise", 1, "error: ValueError at "),
+        ("raise TrainingError('a row is of no use') from error", 2, "error: a row is of no use"),
+        ("raise TrainingError('a row is of no use') from None", 2, "error: a row is of no use"),
+    ],
+    ids=["unforeseen", "cause", "context"],
+)
+def test_a_failure_over_a_row_is_told_without_the_row_also_to_dagster(
+    plan_run: Callable[..., TrainSpec], tmp_path: Path, how: str, status: int, says: str
+) -> None:
+    command = [sys.executable, "-c", FAILING.format(how=how), "--spec", str(plan_run().write())]
+    done, sent = _piped(command, tmp_path)
+    assert done.returncode == status
+    assert says in done.stderr and says in json.dumps(sent)
+    assert "MARKERTEXT" not in done.stderr + done.stdout + json.dumps(sent)
+
+
+def _piped(command: list[str], folder: Path) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+    """Run a child as Dagster Pipes does; returns how it ended and the messages that it sent."""
+    context, messages = folder / "context.json", folder / "messages.jsonl"
     messages.touch()
     nothing = dict.fromkeys(
         (
@@ -148,9 +199,8 @@ def test_under_dagster_pipes_progress_and_result_are_messages(
         )
     )
     context.write_text(json.dumps({**nothing, "run_id": "r", "retry_number": 0, "extras": {}}))
-    spec = plan_run()
     done = subprocess.run(
-        child_command(spec.write()),
+        command,
         env={
             **os.environ,
             "DAGSTER_PIPES_CONTEXT": _pipes_param({"path": str(context)}),
@@ -160,14 +210,7 @@ def test_under_dagster_pipes_progress_and_result_are_messages(
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    sent = [json.loads(line) for line in messages.read_text().splitlines()]
-    custom = [message["params"]["payload"] for message in sent if message["method"] == "report_custom_message"]
-    digest = read_json(spec.folder / "result.json")["checkpoint"]
-    assert custom[-1] == {"kind": "result", "checkpoint": digest}
-    assert custom[-2]["step"] == custom[-2]["steps"] == 12
-    assert any("step 12/12" in str(message["params"]) for message in sent if message["method"] == "log")
-    assert json.loads(done.stdout) == {"checkpoint": digest}
+    return done, [json.loads(line) for line in messages.read_text().splitlines()]
 
 
 def _pipes_param(value: dict[str, Any]) -> str:
