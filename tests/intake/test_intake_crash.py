@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,10 +91,12 @@ def test_an_end_before_any_write_to_disk_or_after_any_transaction_changes_nothin
     deployment = make_deployment()
     fill(deployment, traffic_of(deployment.home))
     sync, write = os.fsync, Registry.write
-    left = 0
+    left, mine = 0, threading.get_ident()
 
     def instant() -> None:
         nonlocal left
+        if threading.get_ident() != mine:
+            return  # a gateway of another test beats its heart in this process
         if not left:
             raise Crash
         left -= 1
