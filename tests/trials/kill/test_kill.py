@@ -244,7 +244,6 @@ def test_gateway_daemon_and_power_are_cut_under_load_and_nothing_acknowledged_is
             up.start()
             next_start(up, before)
             waits["power"].append(time.monotonic() - restarted)
-        assert max(waits["power"]) <= RESTART_LIMIT_S and max(waits["daemon"]) <= RESTART_LIMIT_S, waits
         done = ended(up)
         up.wait(lambda: ended(up) > done, TURN_LIMIT_S, "a loop after it all")
     quiet(up)
@@ -262,6 +261,7 @@ def test_gateway_daemon_and_power_are_cut_under_load_and_nothing_acknowledged_is
         f"{dict(Counter(row['attempt'] for row in loops))}; seconds until it went on (median, worst): "
         + ", ".join(f"{what} {statistics.median(s):.0f}, {max(s):.0f}" for what, s in waits.items())
     )
+    assert max(waits["power"]) <= RESTART_LIMIT_S and max(waits["daemon"]) <= RESTART_LIMIT_S, waits
 
 
 def test_stopping_after_the_daemon_was_killed_in_a_loop_leaves_no_process_of_it(
