@@ -11,7 +11,6 @@ import heapq
 import logging
 import queue
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -29,7 +28,7 @@ from flywheel.engine.requests import Completion, Event, Failed, Handle, OnEvent,
 from flywheel.engine.sampling import RowSampler, SamplingParams, choose_tokens
 from flywheel.engine.table import AdapterTable
 from flywheel.engine.text import AnswerText
-from flywheel.errors import RequestError
+from flywheel.errors import RequestError, without_message
 from flywheel.models import Compute, ModelDir, load_tokenizer
 
 log = logging.getLogger(__name__)
@@ -303,7 +302,7 @@ class Engine:
             )
             tokens, logprobs = choose_tokens(logits, [r.sampler for r in rows])
         except Exception as error:  # noqa: BLE001 - whatever it is must fail these requests, not hang them
-            log.error("a decode step failed with %d rows: %s", len(rows), _place(error))
+            log.error("a decode step failed with %d rows: %s", len(rows), without_message(error))
             for request in rows:
                 self._fail(request, error)
             self._remove(dict.fromkeys(range(len(rows)), True))
@@ -334,7 +333,7 @@ class Engine:
         try:
             request.on_event(event)
         except Exception as error:  # noqa: BLE001 - a caller's fault must not reach the other rows
-            log.error("a caller's on_event raised; its request is cancelled: %s", _place(error))
+            log.error("a caller's on_event raised; its request is cancelled: %s", without_message(error))
             request.cancelled = True
 
     def _fail(self, request: Request, error: Exception) -> None:
@@ -397,9 +396,3 @@ class Engine:
 
     def _check_prompt(self, prompt_ids: list[int]) -> None:
         check_prompt(prompt_ids, max_context=self.max_context, vocab_size=self._forwards.vocab_size)
-
-
-def _place(error: Exception) -> str:
-    """An exception's type and innermost place, without its message, which might quote what a caller wrote."""
-    innermost = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {innermost.filename}:{innermost.lineno}"

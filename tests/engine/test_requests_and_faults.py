@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flywheel.engine.engine import Engine, _place
+from flywheel.engine.engine import Engine
 from flywheel.engine.limits import Throughput
 from flywheel.engine.requests import Failed
 from flywheel.engine.sampling import SamplingParams
@@ -198,10 +198,25 @@ def test_the_time_to_retry_grows_with_the_queue_and_shrinks_with_the_rate() -> N
     assert busy.retry_after_s(10**6) == 60
 
 
-def test_the_log_names_a_fault_by_type_and_place_and_quotes_nothing() -> None:
-    try:
+def test_the_log_names_a_callers_fault_by_type_and_place_and_quotes_nothing(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def angry(event: object) -> None:
         raise ValueError("what a customer wrote")
-    except ValueError as error:
-        said = _place(error)
-    assert said.startswith("ValueError at ") and "test_requests_and_faults.py" in said
-    assert "customer" not in said
+
+    engine.submit([7], SamplingParams(max_tokens=100), adapter=None, on_event=angry)
+    assert engine.generate([7], SamplingParams(max_tokens=2)).ids  # the request before it is over then
+    assert "ValueError at " in caplog.text and "test_requests_and_faults.py" in caplog.text
+    assert "customer" not in caplog.text
+
+
+def test_the_log_names_a_fault_of_a_step_by_type_and_place_and_quotes_nothing(
+    engine: Engine, ask: Ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("what a customer wrote")
+
+    monkeypatch.setattr(engine._forwards, "decode", broken)
+    assert isinstance(ask(engine, [7], max_tokens=9).wait().error, ValueError)
+    assert "ValueError at " in caplog.text and "test_requests_and_faults.py" in caplog.text
+    assert "customer" not in caplog.text
