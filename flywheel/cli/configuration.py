@@ -37,11 +37,12 @@ def init(
 def check(config: ConfigOption = None) -> None:
     """Say whether the configuration and the files it names are valid, and what is wrong where."""
     from flywheel.config import config_path, load_config
-    from flywheel.evaluation.items import read_golden_file
 
     loaded = load_config(config)
     for name, task in loaded.tasks.items():
         if task.suites.golden_file is not None:
+            from flywheel.evaluation.items import read_golden_file
+
             items = read_golden_file(Path(task.suites.golden_file))
             typer.echo(f"{name}: {len(items)} golden items in {task.suites.golden_file}")
         for log in task.logs:
