@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
+import threading
 
 # Before torch or tokenizers can be imported: tests are many small runs, and threads would only fight each other.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -15,6 +17,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -431,3 +434,60 @@ def redecide() -> Callable[..., str]:
         return name
 
     return change
+
+
+class Crash(BaseException):
+    """The end of the process, as the code under test sees it: nothing may catch it."""
+
+
+@pytest.fixture
+def dies_at() -> Callable[[int, Callable[[], object]], bool]:
+    """``dies_at(n, work)``: run ``work`` as if the process ended at its instant number n, counted from 0, before a
+    write to disk or after a transaction; False when it was done by then."""
+
+    def run(number: int, work: Callable[[], object]) -> bool:
+        sync, write, mine = os.fsync, Registry.write, threading.get_ident()
+        left = number
+
+        def instant() -> None:
+            nonlocal left
+            if threading.get_ident() != mine:
+                return  # a gateway of another test beats its heart in this process
+            if not left:
+                raise Crash
+            left -= 1
+
+        def fsync(descriptor: int) -> None:
+            instant()
+            sync(descriptor)
+
+        @contextmanager
+        def transaction(registry: Registry) -> Iterator[Any]:
+            with write(registry) as tx:
+                yield tx
+            instant()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", fsync)
+            patch.setattr(Registry, "write", transaction)
+            try:
+                work()
+            except Crash:
+                return True
+        return False
+
+    return run
+
+
+class Trap:
+    def __init__(self, sprung: Path) -> None:
+        self.sprung = sprung
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.sprung),)
+
+
+@pytest.fixture
+def trap() -> Callable[[Path], bytes]:
+    """``trap(sprung)``: a pickle that makes the folder ``sprung`` when it is read."""
+    return lambda sprung: pickle.dumps(Trap(sprung))

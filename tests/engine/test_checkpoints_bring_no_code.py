@@ -4,13 +4,10 @@ of code in a configuration stays a name."""
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,25 +18,17 @@ from flywheel.errors import CheckpointError
 from flywheel.models import Compute, ModelDir
 
 
-class Trap:
-    """A pickle that makes a file when it is read."""
-
-    def __init__(self, sprung: Path) -> None:
-        self.sprung = sprung
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.sprung),)
-
-
 @pytest.fixture
 def adapter(tmp_path: Path, random_adapter: Callable[..., Path]) -> Path:
     return random_adapter(tmp_path / "adapter", seed=1)
 
 
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"])
-def test_a_pickle_in_place_of_the_weights_is_refused_unread(adapter: Path, tmp_path: Path, name: str) -> None:
+def test_a_pickle_in_place_of_the_weights_is_refused_unread(
+    adapter: Path, tmp_path: Path, trap: Callable[[Path], bytes], name: str
+) -> None:
     (adapter / "adapter_model.safetensors").unlink()
-    (adapter / name).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    (adapter / name).write_bytes(trap(tmp_path / "sprung"))
     with pytest.raises(CheckpointError):
         read_adapter(adapter)
     assert not (tmp_path / "sprung").exists()
@@ -47,10 +36,10 @@ def test_a_pickle_in_place_of_the_weights_is_refused_unread(adapter: Path, tmp_p
 
 @pytest.mark.parametrize("name", ["adapter_model.bin", "training_args.bin", "optimizer.pt", "trap.py"])
 def test_what_lies_beside_the_weights_is_left_alone(
-    adapter: Path, tmp_path: Path, tiny: ModelDir, fp32: Compute, name: str
+    adapter: Path, tmp_path: Path, tiny: ModelDir, fp32: Compute, trap: Callable[[Path], bytes], name: str
 ) -> None:
-    trap = pickle.dumps(Trap(tmp_path / "sprung"))
-    (adapter / name).write_bytes(trap if not name.endswith(".py") else b"raise SystemExit\n")
+    pickled = trap(tmp_path / "sprung")
+    (adapter / name).write_bytes(pickled if not name.endswith(".py") else b"raise SystemExit\n")
     with Engine(tiny, fp32) as engine:
         assert engine.load_adapter("a", adapter) == read_adapter(adapter).weights_digest
     assert not (tmp_path / "sprung").exists()
@@ -76,11 +65,13 @@ def test_code_that_a_configuration_names_is_not_imported(
     assert "code_of_an_adapter" not in sys.modules and not (tmp_path / "sprung").exists()
 
 
-def test_a_pickled_resume_point_is_refused_unread(tiny: ModelDir, fp32: Compute, tmp_path: Path) -> None:
+def test_a_pickled_resume_point_is_refused_unread(
+    tiny: ModelDir, fp32: Compute, tmp_path: Path, trap: Callable[[Path], bytes]
+) -> None:
     core = TrainingCore(tiny, fp32, AdapterConfig(2, 4.0, (), tiny.name))
     core.save_state(tmp_path / "point")
     shutil.copytree(tmp_path / "point", tmp_path / "pickled")
-    (tmp_path / "pickled" / "state.safetensors").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    (tmp_path / "pickled" / "state.safetensors").write_bytes(trap(tmp_path / "sprung"))
     with pytest.raises(CheckpointError, match="unreadable resume point"):
         core.load_state(tmp_path / "pickled")
     assert not (tmp_path / "sprung").exists()

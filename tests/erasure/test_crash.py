@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from flywheel.errors import HomeBusy
 from flywheel.intake import intake_digest, run_intake
 from flywheel.labels import labels_digest, run_labels
 from flywheel.loops.claims import claim, enter
-from flywheel.store.registry import Registry, schema
+from flywheel.store.registry import schema
 
 PERSON, MARK = "ada@example.org", "quokka"
 
@@ -105,39 +102,11 @@ def test_an_end_after_any_step_is_finished_by_the_next_run(
 
 
 def test_an_end_before_any_write_to_disk_or_after_any_transaction_changes_nothing(
-    drawn: Any, undisturbed: Any, erased: Any, search: Any, monkeypatch: pytest.MonkeyPatch
+    drawn: Any, undisturbed: Any, erased: Any, search: Any, dies_at: Any
 ) -> None:
-    sync, write = os.fsync, Registry.write
-    left = 0
-
-    def instant() -> None:
-        nonlocal left
-        if not left:
-            raise Crash
-        left -= 1
-
-    def fsync(descriptor: int) -> None:
-        instant()
-        sync(descriptor)
-
-    @contextmanager
-    def transaction(registry: Registry) -> Iterator[Any]:
-        with write(registry) as tx:
-            yield tx
-        instant()
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Registry, "write", transaction)
     crashes = 0
-    while True:
-        left = crashes
-        try:
-            erased(drawn)
-        except Crash:
-            crashes += 1
-            continue
-        break
-    monkeypatch.undo()
+    while dies_at(crashes, lambda: erased(drawn)):
+        crashes += 1
     assert crashes > 15
     assert state(drawn) == undisturbed
     assert search(drawn.home, MARK, PERSON) == []

@@ -22,11 +22,6 @@ def open_webui(log_fixture: Any) -> Any:
     return log_fixture("open_webui")
 
 
-def test_the_fixture_becomes_its_golden_output(open_webui: Any) -> None:
-    for record, golden in zip(open_webui.records, open_webui.golden, strict=True):
-        assert open_webui.read(record) == golden
-
-
 def read(row: dict[str, Any]) -> tuple[dict[str | None, InteractionRecord], list[FeedbackRecord]]:
     found = named("open_webui").records(row, CONTEXT)
     calls = {one.call_id: one for one in found if isinstance(one, InteractionRecord)}
@@ -229,22 +224,8 @@ def test_what_holds_no_answer_or_no_rating_is_refused_with_its_reason(
 
 @relaxed
 @given(data=st.data())
-def test_a_damaged_record_is_refused_or_read_but_never_raises(open_webui: Any, data: st.DataObject) -> None:
-    open_webui.check_damaged(open_webui.damaged(data))
-
-
-@relaxed
-@given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(open_webui: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(open_webui.records) - 1))
     record = open_webui.padded(data, open_webui.records[place])
     record |= {key: data.draw(st.text(max_size=3)) for key in ("share_id", "folder_id", "version") if key in record}
     assert open_webui.read(record) == open_webui.golden[place]
-
-
-@settings(relaxed, max_examples=5)
-@given(data=st.data())
-def test_an_import_of_damaged_records_reconciles(open_webui: Any, take_in: Any, data: st.DataObject) -> None:
-    records = [open_webui.damaged(data) for _ in range(10)]
-    assert take_in(records, fmt="open_webui").read == 10
-    assert take_in(records, fmt="open_webui").kept == 0

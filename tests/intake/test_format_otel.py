@@ -82,11 +82,6 @@ def snake(value: Any) -> Any:
     return {names[name]: snake(item) for name, item in value.items()}
 
 
-def test_the_fixture_becomes_its_golden_output(otel: Any) -> None:
-    for record, golden in zip(otel.records, otel.golden, strict=True):
-        assert otel.read(record) == golden
-
-
 def test_an_import_reconciles_joins_its_feedback_and_repeats_nothing(otel: Any, take_in: Any, stored: Any) -> None:
     report = take_in(otel.records)
     assert (report.read, report.kept, report.quarantined, report.skipped) == (16, 13, 1, 2)
@@ -386,22 +381,8 @@ def test_what_is_no_whole_call_is_refused_with_its_reason(
 
 @relaxed
 @given(data=st.data())
-def test_a_damaged_record_is_refused_or_read_but_never_raises(otel: Any, data: st.DataObject) -> None:
-    otel.check_damaged(otel.damaged(data))
-
-
-@relaxed
-@given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(otel: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(otel.records) - 1))
     assert otel.read(otel.padded(data, otel.records[place])) == otel.golden[place]
     row = span({"server.address": data.draw(st.text(max_size=3))}, kind=data.draw(st.integers()), links=[], flags=256)
     assert call(row) == call(span())
-
-
-@settings(relaxed, max_examples=5)
-@given(data=st.data())
-def test_an_import_of_damaged_records_reconciles(otel: Any, take_in: Any, data: st.DataObject) -> None:
-    records = [otel.damaged(data) for _ in range(10)]
-    assert take_in(records, fmt="otel").read == 10
-    assert take_in(records, fmt="otel").kept == 0

@@ -47,11 +47,6 @@ def demonstration(value: Any, **fields: Any) -> FeedbackRecord:
     return found
 
 
-def test_the_fixture_becomes_its_golden_output(tensorzero: Any) -> None:
-    for record, golden in zip(tensorzero.records, tensorzero.golden, strict=True):
-        assert tensorzero.read(record) == golden
-
-
 def test_an_import_reconciles_and_repeats_nothing(tensorzero: Any, take_in: Any, stored: Any) -> None:
     report = take_in(tensorzero.records)
     assert (report.read, report.kept, report.quarantined, report.skipped) == (19, 15, 2, 2)
@@ -191,22 +186,8 @@ def test_feedback_that_says_nothing_is_refused_with_its_reason(record: dict[str,
 
 @relaxed
 @given(data=st.data())
-def test_a_damaged_record_is_refused_or_read_but_never_raises(tensorzero: Any, data: st.DataObject) -> None:
-    tensorzero.check_damaged(tensorzero.damaged(data))
-
-
-@relaxed
-@given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(tensorzero: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(tensorzero.records) - 1))
     record = tensorzero.padded(data, tensorzero.records[place]) | {"snapshot_hash": data.draw(st.text(max_size=3))}
     record |= {key: data.draw(st.text(max_size=3)) for key in ("extra_body", "auxiliary_content") if key in record}
     assert tensorzero.read(record) == tensorzero.golden[place]
-
-
-@settings(relaxed, max_examples=5)
-@given(data=st.data())
-def test_an_import_of_damaged_records_reconciles(tensorzero: Any, take_in: Any, data: st.DataObject) -> None:
-    records = [tensorzero.damaged(data) for _ in range(10)]
-    assert take_in(records, fmt="tensorzero").read == 10
-    assert take_in(records, fmt="tensorzero").kept == 0

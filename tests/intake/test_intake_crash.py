@@ -7,10 +7,7 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,14 +15,10 @@ import sqlalchemy as sa
 
 import flywheel.intake.run as run_module
 from flywheel.intake import intake_digest, run_intake
-from flywheel.store.registry import Registry, schema
+from flywheel.store.registry import schema
 from flywheel.store.segments import query, read_rows
 
 SECRET = b"s" * 32
-
-
-class Crash(BaseException):
-    """Stands for the process's end: nothing in the library catches it to go on."""
 
 
 def fill(deployment: Any, traffic: Any) -> int:
@@ -85,44 +78,14 @@ def test_the_tables_do_not_depend_on_where_chunks_end(
 
 
 def test_an_end_before_any_write_to_disk_or_after_any_transaction_changes_nothing(
-    make_deployment, traffic_of, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+    make_deployment, traffic_of, undisturbed: Any, dies_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "CHUNK_RECORDS", 9)
     deployment = make_deployment()
     fill(deployment, traffic_of(deployment.home))
-    sync, write = os.fsync, Registry.write
-    left, mine = 0, threading.get_ident()
-
-    def instant() -> None:
-        nonlocal left
-        if threading.get_ident() != mine:
-            return  # a gateway of another test beats its heart in this process
-        if not left:
-            raise Crash
-        left -= 1
-
-    def fsync(descriptor: int) -> None:
-        instant()
-        sync(descriptor)
-
-    @contextmanager
-    def transaction(registry: Registry) -> Iterator[Any]:
-        with write(registry) as tx:
-            yield tx
-        instant()
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Registry, "write", transaction)
     crashes = 0
-    while True:
-        left = crashes % 19  # the instants of a chunk one after the other; some runs get through it
-        try:
-            intake(deployment)
-        except Crash:
-            crashes += 1
-            continue
-        break
-    monkeypatch.undo()
+    while dies_at(crashes % 19, lambda: intake(deployment)):  # the instants of a chunk; some runs get through it
+        crashes += 1
     assert crashes > 10
     assert state(deployment) == undisturbed
 

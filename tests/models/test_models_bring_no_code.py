@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,16 +14,6 @@ import pytest
 
 from flywheel.errors import ModelUnavailable, RequestError
 from flywheel.models import Compute, ModelDir, load_model, load_tokenizer, resolve
-
-
-class Trap:
-    """A pickle that makes a file when it is read."""
-
-    def __init__(self, sprung: Path) -> None:
-        self.sprung = sprung
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.sprung),)
 
 
 @pytest.fixture
@@ -86,9 +74,9 @@ def test_pickled_weights_are_not_read_even_by_a_loader_that_finds_nothing_else(
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth", "model.ckpt", "model.pkl"])
 def test_a_pickle_beside_safetensors_is_never_opened(
-    copy: Path, fp32: Compute, sprung: Path, name: str, tiny: ModelDir
+    copy: Path, fp32: Compute, sprung: Path, trap: Callable[[Path], bytes], name: str, tiny: ModelDir
 ) -> None:
-    (copy / name).write_bytes(pickle.dumps(Trap(sprung)))
+    (copy / name).write_bytes(trap(sprung))
     model = resolve(str(copy))
     load_model(model, fp32)
     assert model.base_digest == tiny.base_digest
