@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all lint bench up setup clean
+.PHONY: demo test test-all search lint bench up setup clean
 
 demo: setup $(VENV)/.model ## one real turn after the other: traffic, feedback, retraining, gate, hot-load
 	$(BIN)/python -m examples.support_desk
@@ -16,6 +16,9 @@ test: setup lint ## lint, types, layers, and every test that needs no real model
 
 test-all: setup $(VENV)/.model lint ## everything, also the trials on the real model
 	$(BIN)/python -m pytest -q --timeout 3600
+
+search: setup ## the property tests on thousands of new examples
+	$(BIN)/python -m pytest -m "not slow" -q --timeout 3600 --hypothesis-profile search $$(grep -rl 'import.* given' tests)
 
 lint: setup
 	$(BIN)/ruff check .

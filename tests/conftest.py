@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 import yaml
+from hypothesis import HealthCheck, Phase, settings
 
 from flywheel.config import Config, load_config, parse_config
 from flywheel.store.digests import digest
@@ -34,6 +35,19 @@ from flywheel.store.registry import Registry, schema
 
 if TYPE_CHECKING:
     from flywheel.models import Compute, ModelDir
+
+# Property tests try the same examples every time, so that a red test is the change's doing; `make search` looks for new
+# ones. The first failure is all that a trial of broken rules needs. No time limit: these machines are shared.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("search", settings.get_profile("repeatable"), derandomize=False, max_examples=3000)
+settings.register_profile("first_failure", settings.get_profile("repeatable"), phases=[Phase.explicit, Phase.generate])
+settings.load_profile("repeatable")
 
 TASK = "support_router"
 PROMPT = "Route the message to a queue."

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dagster import ScheduleDefinition
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -145,7 +145,6 @@ CRON_PARTS = st.sampled_from(
 
 
 @given(st.lists(CRON_PARTS, min_size=4, max_size=6).map(" ".join) | st.sampled_from(["@daily", "@weekly", "@noon"]))
-@settings(deadline=None)
 @example("0 3 * * *")
 @example("30 2 1,15 jan-jun mon-fri")
 def test_a_schedule_that_is_accepted_is_one_that_the_scheduler_loads(cron: str) -> None:

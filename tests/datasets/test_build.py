@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flywheel.errors import DatasetError
@@ -181,7 +181,7 @@ traffic = st.lists(
 )
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5)
 @given(traffic, st.randoms(use_true_random=False))
 def test_row_order_and_deployment_do_not_change_the_digest_and_nothing_leaks(
     make_world: Worlds,

@@ -68,7 +68,7 @@ def test_heavier_rows_stay() -> None:
     assert {r.interaction_id for r in cap(rows, DataPolicy()).rows} == {f"i{n}" for n in range(5, 10)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), max_size=120),
     st.integers(1, 30),

@@ -34,13 +34,13 @@ def by_brute_force(texts: list[str], threshold: float) -> list[int]:
 sentences = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.one_of(sentences, st.text(max_size=7)), max_size=14), st.sampled_from([0.5, 0.7, 0.9, 1.0]))
 def test_clusters_are_the_components_of_exact_jaccard(texts: list[str], threshold: float) -> None:
     assert clusters(texts, threshold=threshold) == by_brute_force(texts, threshold)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(sentences, min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_a_text_keeps_its_cluster_id_in_any_order(texts: list[str], order: random.Random) -> None:
     named = dict(zip(texts, cluster_ids(texts, threshold=0.7), strict=True))
@@ -65,7 +65,7 @@ def test_no_texts_give_no_clusters() -> None:
     assert near_any(["a text"], [], threshold=0.7) == [False]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(sentences, max_size=8), st.lists(sentences, max_size=8))
 def test_near_any_finds_exactly_the_near_copies(texts: list[str], corpus: list[str]) -> None:
     expected = [any(jaccard(text, other) >= 0.7 for other in corpus) for text in texts]

@@ -25,7 +25,7 @@ def row(number: int, user: str = "", conversation: str = "", cluster: str = "") 
 linked = st.tuples(*(st.sampled_from(["", *(f"{kind}{n}" for n in range(12))]) for kind in "uck"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(linked, max_size=50), st.floats(0, 0.9), st.randoms(use_true_random=False))
 def test_no_user_conversation_or_cluster_is_on_both_sides(
     links: list[tuple[str, str, str]], share: float, order: random.Random

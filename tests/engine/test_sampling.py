@@ -95,7 +95,7 @@ def test_the_end_of_turn_token_ends_the_answer_and_is_not_text(engine: Engine, t
     assert (done.ids, done.text, done.finish_reason) == ([end], "", "stop")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     text=st.text(alphabet="ab€", max_size=25),
     stop=st.lists(st.text(alphabet="ab€", min_size=1, max_size=4), max_size=3),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flywheel.datasets import HeldOut, build, load_examples
@@ -103,7 +103,7 @@ def example_rows(at: Any) -> list[dict[str, Any]]:
 
 
 @given(events=logs(), person=st.sampled_from(USERS))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8)
 def test_an_erased_home_is_one_that_never_saw_the_person_and_a_reimport_changes_nothing(
     make_deployment: Any, traffic_of: Any, tmp_path: Path, events: list[dict[str, Any]], person: str
 ) -> None:

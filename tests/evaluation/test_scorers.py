@@ -51,7 +51,7 @@ def test_metrics_of_nothing_are_absent() -> None:
     assert metrics([], []) == {}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(labels | st.just("nonsense"), labels), min_size=1, max_size=30))
 def test_metrics_agree_with_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     sklearn = pytest.importorskip("sklearn.metrics")

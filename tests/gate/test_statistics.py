@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -16,7 +16,6 @@ from flywheel.gate import statistics as gate
 scores = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 5)), min_size=2, max_size=14)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_half_of_the_two_sided_statsmodels_test_when_the_candidate_leads(n01: int, n10: int) -> None:
     from statsmodels.stats.contingency_tables import mcnemar
@@ -33,13 +32,11 @@ def test_models_that_never_disagree_are_no_evidence_and_no_division_by_zero() ->
     assert gate.sign_flip_greater([0, 0, 0]) == 1.0
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_sign_flip_with_one_item_per_cluster_is_mcnemar(n01: int, n10: int) -> None:
     assert gate.sign_flip_greater([1] * n01 + [-1] * n10) == pytest.approx(gate.mcnemar_greater(n01, n10), abs=1e-12)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
 def test_sign_flip_counts_every_pattern_of_signs(sums: list[int]) -> None:
     sizes = [abs(total) for total in sums]
@@ -48,7 +45,6 @@ def test_sign_flip_counts_every_pattern_of_signs(sums: list[int]) -> None:
     assert gate.sign_flip_greater(sums) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None)
 @given(scores)
 def test_cluster_robust_interval_equals_statsmodels(rows: list[tuple[int, int, int]]) -> None:
     import statsmodels.api as sm
@@ -70,7 +66,6 @@ def test_cluster_robust_interval_equals_statsmodels(rows: list[tuple[int, int, i
     assert found.high == pytest.approx(min(1.0, difference.mean() + half), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
 def test_bonett_price_has_width_and_is_mirrored_when_the_models_trade_places(n01: int, n10: int, same: int) -> None:
     n = n01 + n10 + same

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 TASK = "support_router"
@@ -183,7 +183,7 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(change=st.dictionaries(st.sampled_from(FIELDS), JSON, min_size=1, max_size=3))
 def test_no_value_in_any_field_makes_a_500(http: httpx.Client, change: dict[str, Any]) -> None:
     if isinstance(change.get("n"), int | float) or change.get("max_tokens") is None:
@@ -194,7 +194,7 @@ def test_no_value_in_any_field_makes_a_500(http: httpx.Client, change: dict[str,
         refused(answer, answer.status_code)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(body=st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_body_makes_a_500(http: httpx.Client, body: bytes) -> None:
     for path in (URL, "/v1/feedback", "/admin/load", "/admin/route"):

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent / "fixtures").glob("*.jsonl"))
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=NAMES)
@@ -23,13 +22,12 @@ def test_the_fixture_becomes_its_golden_output(each: Any) -> None:
         assert each.read(record) == golden
 
 
-@relaxed
 @given(data=st.data())
 def test_a_damaged_record_is_refused_or_read_but_never_raises(each: Any, data: st.DataObject) -> None:
     each.check_damaged(each.damaged(data))
 
 
-@settings(relaxed, max_examples=5)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_an_import_of_damaged_records_reconciles(each: Any, take_in: Any, data: st.DataObject) -> None:
     records = [each.damaged(data) for _ in range(10)]

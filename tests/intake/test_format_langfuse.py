@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import named
 from flywheel.intake.records import BadRecord, Context, FeedbackRecord, InteractionRecord, SkippedRecord
 
 CONTEXT = Context("support_router", frozenset({"support_router", "writer"}))
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -179,7 +178,6 @@ def test_a_call_or_a_score_that_cannot_be_read_costs_its_trace_nothing_else(
     assert refused.reasons == {"no messages": 1, "evaluation or experiment run": 1}
 
 
-@relaxed
 @given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(langfuse: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(langfuse.records) - 1))

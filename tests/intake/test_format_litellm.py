@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import named
 from flywheel.intake.records import BadRecord, Context, InteractionRecord, SkippedRecord
 
 CONTEXT = Context("support_router", frozenset({"support_router", "writer"}))
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -99,7 +98,6 @@ def test_what_is_no_whole_call_is_refused_with_its_reason(
         call(litellm.records[0], **fields)
 
 
-@relaxed
 @given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(litellm: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(litellm.records) - 1))

@@ -7,14 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import named
 from flywheel.intake.records import BadRecord, Context, FeedbackRecord, InteractionRecord, SkippedRecord
 
 CONTEXT = Context("support_router", frozenset({"support_router", "writer"}))
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -222,7 +221,6 @@ def test_what_holds_no_answer_or_no_rating_is_refused_with_its_reason(
         read(record)
 
 
-@relaxed
 @given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(open_webui: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(open_webui.records) - 1))

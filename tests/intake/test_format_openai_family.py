@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import named
@@ -15,7 +15,6 @@ from flywheel.intake.records import BadRecord, Context, FeedbackRecord, Interact
 FAMILY = ("openai_chat", "openai_preference", "openai_responses")
 CONTEXT = Context("support_router", frozenset({"support_router", "writer"}))
 USER = {"role": "user", "content": "Hi"}
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=FAMILY)
@@ -206,7 +205,6 @@ def test_a_response_that_is_no_whole_call_is_refused_with_its_reason(
         parse("openai_responses", record)
 
 
-@relaxed
 @given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(family: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(family.records) - 1))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import named
@@ -18,7 +18,6 @@ START = 1793527200000000000
 IN = [{"role": "user", "parts": [{"type": "text", "content": "Hi"}]}]
 OUT = [{"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}]
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -379,7 +378,6 @@ def test_what_is_no_whole_call_is_refused_with_its_reason(
         records(record)
 
 
-@relaxed
 @given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(otel: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(otel.records) - 1))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import named
@@ -16,7 +16,6 @@ from flywheel.intake.records import BadRecord, Context, FeedbackRecord, Interact
 CONTEXT = Context("support_router", frozenset({"support_router", "writer"}))
 ID = "01a1968d-3900-7001-8000-000000000001"
 EPISODE = "01a1968d-3900-7384-8000-000000000384"
-relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -184,7 +183,6 @@ def test_feedback_that_says_nothing_is_refused_with_its_reason(record: dict[str,
         read(record)
 
 
-@relaxed
 @given(data=st.data())
 def test_fields_that_are_not_mapped_change_nothing(tensorzero: Any, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(tensorzero.records) - 1))

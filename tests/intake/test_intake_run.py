@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flywheel.errors import IntakeError
@@ -290,7 +290,7 @@ def _change(record: Any, data: st.DataObject) -> None:
         return
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12)
 @given(data=st.data())
 def test_no_record_however_odd_stops_intake_or_touches_its_neighbours(deployment: Any, traffic: Any, data) -> None:
     with deployment.registry.read() as tx:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.intake.formats import chat, named, sse
@@ -262,7 +262,6 @@ def test_a_broken_chunk_refuses_the_stream(stream: Any) -> None:
         sse.whole(stream)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_cut_anywhere_between_its_bytes_a_stream_stays_the_same(data: st.DataObject) -> None:
     text = lines(ANSWER)
@@ -286,7 +285,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(json_values, st.booleans())
 def test_anything_is_a_stream_is_none_or_is_refused(value: Any, as_text: bool) -> None:
     try:

@@ -84,7 +84,7 @@ def test_half_a_surrogate_pair_is_replaced(chat: ChatTokenizer) -> None:
     assert chat.encode("a\ud800b") == chat.encode("a?b")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=30))
 def test_streamed_pieces_join_to_the_text_and_never_hold_half_a_character(tiny: ModelDir, text: str) -> None:
     chat = _shared(tiny)
@@ -96,7 +96,7 @@ def test_streamed_pieces_join_to_the_text_and_never_hold_half_a_character(tiny: 
         assert not any("\ufffd" in piece for piece in pieces)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(3, 258), max_size=30))
 def test_streams_of_any_bytes_join_to_the_decoded_text(tiny: ModelDir, ids: list[int]) -> None:
     chat = _shared(tiny)

@@ -43,7 +43,6 @@ def main() -> None:
 
 def run(folder: Path, packages: list[str], job: dict[str, object]) -> int:
     """One job, in a process of its own; returns its exit status."""
-    import hypothesis
     import pytest
 
     output = os.open(str(job["output"]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -54,10 +53,6 @@ def run(folder: Path, packages: list[str], job: dict[str, object]) -> int:
         if folder not in place.parents:
             print(f"{name} comes from {place}, not from {folder}", flush=True)
             return 70
-    # The same examples every time; and a failure is enough, the smallest one is not needed.
-    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
-    hypothesis.settings.register_profile("trial", derandomize=True, database=None, phases=phases)
-    hypothesis.settings.load_profile("trial")
     status = int(pytest.main(job["arguments"]))  # type: ignore[arg-type]  # a list of strings, as read from JSON
     sys.stdout.flush()
     sys.stderr.flush()

@@ -121,6 +121,7 @@ class Workshop:
         report, output = self.folder / "report.xml", self.folder / "output.txt"
         report.unlink(missing_ok=True)
         options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_TIMEOUT_S}"]
+        options.append("--hypothesis-profile=first_failure")
         places = [f"--junit-xml={report}", f"--basetemp={self.folder / 'run'}"]
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"arguments": [*options, *places, *tests], "output": str(output)}) + "\n")
