@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import yaml
@@ -21,6 +23,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
 
@@ -135,6 +138,76 @@ class ServePolicy(Section):
     top_p: float = Field(1.0, gt=0, le=1)
 
 
+class ColumnMap(Section):
+    """Which columns of a table of one's own hold what; ``a.b`` is ``b`` inside ``a``.
+
+    Without ``messages`` or ``prompt`` a row is feedback only, about the call ``id`` or the ``conversation``.
+    """
+
+    messages: str | None = Field(None, min_length=1, description="a chat: messages, a request's body or a text")
+    prompt: str | None = Field(None, min_length=1, description="what the user said, to the letter")
+    response: str | None = Field(None, min_length=1, description="a completion, its stream, a message or a text")
+    completion: str | None = Field(None, min_length=1, description="what the model said, to the letter")
+    id: str | None = Field(None, min_length=1, description="of the call; default is made from the content")
+    time: str | None = Field(None, min_length=1)
+    user: str | None = Field(None, min_length=1)
+    conversation: str | None = Field(None, min_length=1)
+    model: str | None = Field(None, min_length=1)
+    label: str | None = Field(None, min_length=1, description="the right answer")
+    thumb: str | None = Field(None, min_length=1, description="true, false, 1, 0, -1, up, down, good, bad ...")
+    rating: str | None = Field(None, min_length=1, description="a number; 1 to 5 if the column is called stars")
+    correction: str | None = Field(None, min_length=1, description="what should have been said")
+    comment: str | None = Field(None, min_length=1)
+    outcome: str | None = Field(None, min_length=1, description="whether what came of it was a success")
+    metadata: tuple[str, ...] = Field((), description="kept with the call under their own names")
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ColumnMap:
+        for one, other in (("messages", "prompt"), ("response", "completion")):
+            if getattr(self, one) and getattr(self, other):
+                raise ValueError(f"`{one}` and `{other}` are the same thing in two forms: name one of them")
+        if self.prompt and not (self.response or self.completion):
+            raise ValueError("`prompt` needs `completion`, or `response`: the column with the answer")
+        if not (self.messages or self.prompt):
+            if self.response or self.completion:
+                raise ValueError("an answer needs `messages` or `prompt`: the column with what was asked")
+            if not (self.feedback and (self.id or self.conversation)):
+                raise ValueError("expected `messages` or `prompt`, or `id` or `conversation` with a column of feedback")
+        return self
+
+    @property
+    def feedback(self) -> dict[str, str]:
+        """Kind of feedback to column."""
+        kinds = ("label", "thumb", "rating", "correction", "comment", "outcome")
+        return {kind: column for kind in kinds if (column := getattr(self, kind)) is not None}
+
+
+class LogEntry(Section):
+    """One place with logs."""
+
+    path: str = Field(min_length=1, description="file, folder, glob, or a URL such as s3://bucket/llm/")
+    format: str = Field("auto", min_length=1, description="a format's name, `columns`, or auto: look at each record")
+    columns: ColumnMap | None = Field(None, description="which column holds what, for a table of your own")
+
+    @field_validator("path")
+    @classmethod
+    def _no_password(cls, path: str) -> str:
+        if is_url(path) and "@" in path.partition("://")[2].partition("/")[0]:
+            raise ValueError("a place holds no user or password; credentials go where its file system looks for them")
+        return path
+
+    @model_validator(mode="after")
+    def _columns_for_a_table(self) -> LogEntry:
+        if (self.format == "columns") != (self.columns is not None) and self.format != "auto":
+            raise ValueError("`columns` and `format: columns` go together: name the columns, or another format")
+        return self
+
+
 class TaskConfig(Section):
     """One job of the model."""
 
@@ -144,7 +217,10 @@ class TaskConfig(Section):
     )
     engine_key_env: str | None = Field(None, description="environment variable that holds the API key of `engine`")
     prompt: str | None = Field(None, description="system prompt put before messages that bring none")
-    logs: tuple[str, ...] = Field((), description="JSONL files or folders to read besides the gateway's own log")
+    logs: tuple[LogEntry, ...] = Field((), description="places to read besides the gateway's own log")
+    first_day: date = Field(
+        date(2015, 1, 1), description="first day that Dagster shows and can backfill; earlier records are kept too"
+    )
     score: Literal["exact"] = "exact"
     labels: LabelPolicy = LabelPolicy()
     data: DataPolicy = DataPolicy()
@@ -157,7 +233,8 @@ class TaskConfig(Section):
     @field_validator("logs", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
+        entries = value if isinstance(value, list | tuple) else (value,)
+        return tuple({"path": entry} if isinstance(entry, str) else entry for entry in entries)
 
     @field_validator("engine")
     @classmethod
@@ -170,6 +247,14 @@ class TaskConfig(Section):
         if value is not None and not VARIABLE_NAME.match(value):  # a key itself would be one in most cases
             raise ValueError("expected the name of an environment variable, such as VLLM_API_KEY, never the key itself")
         return value
+
+    @field_validator("logs")
+    @classmethod
+    def _each_once(cls, logs: tuple[LogEntry, ...]) -> tuple[LogEntry, ...]:
+        for place, count in Counter(log.path for log in logs).items():
+            if count > 1:
+                raise ValueError(f"{place} is there twice; a place has one resume point, and so one entry")
+        return logs
 
     @model_validator(mode="after")
     def _a_key_for_something(self) -> TaskConfig:
@@ -223,7 +308,13 @@ class Config(Section):
     dagster: DagsterConfig = DagsterConfig()
     compute: ComputeConfig = ComputeConfig()
     alerts: AlertConfig = AlertConfig()
+    formats: tuple[str, ...] = Field((), description="Python files with log formats of your own; they are run")
     tasks: dict[str, TaskConfig]
+
+    @field_validator("formats", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("tasks")
     @classmethod
@@ -247,6 +338,11 @@ class Config(Section):
         if name not in self.tasks:
             raise ConfigError(f"unknown task {name!r}; flywheel.yaml defines: {', '.join(sorted(self.tasks))}")
         return self.tasks[name]
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL rather than a path."""
+    return _URL.match(place) is not None
 
 
 def config_path(path: str | Path | None = None) -> Path:
@@ -337,37 +433,65 @@ def parse_config(raw: dict[str, Any], where: Path) -> Config:
         raise ConfigError("\n".join(f"{where}: {_explain(item)}" for item in error.errors())) from error
     folder = where.parent
     updates: dict[str, Any] = {"home": str(folder / (os.environ.get("FLYWHEEL_HOME") or config.home))}
+    updates["formats"] = tuple(str(folder / path) for path in config.formats)
     updates["tasks"] = {name: _rebase(task, folder) for name, task in config.tasks.items()}
     return config.model_copy(update=updates)
+
+
+def parse_columns(text: str) -> ColumnMap:
+    """A column map as it is written on a command line: ``prompt=question,completion=answer,metadata=team``.
+
+    Raises ConfigError with one line per fault.
+    """
+    raw: dict[str, Any] = {}
+    for part in text.split(","):
+        key, equals, column = (side.strip() for side in part.partition("="))
+        if not (key and equals and column):
+            raise ConfigError(f"--columns: expected name=column pairs with commas between them, found {part!r}")
+        if key in raw and key != "metadata":
+            raise ConfigError(f"--columns: `{key}` is there twice")
+        raw[key] = (*raw.get(key, ()), column) if key == "metadata" else column
+    try:
+        return ColumnMap.model_validate(raw)
+    except ValidationError as error:
+        faults = [_explain(item, ColumnMap).removeprefix(": ") for item in error.errors()]
+        raise ConfigError("\n".join(f"--columns: {fault}" for fault in faults)) from error
 
 
 def _rebase(task: TaskConfig, folder: Path) -> TaskConfig:
     suites = task.suites
     if suites.golden_file is not None:
         suites = suites.model_copy(update={"golden_file": str(folder / suites.golden_file)})
-    return task.model_copy(update={"logs": tuple(str(folder / log) for log in task.logs), "suites": suites})
+    logs = tuple(log.model_copy(update={"path": _place(log.path, folder)}) for log in task.logs)
+    return task.model_copy(update={"logs": logs, "suites": suites})
 
 
-def _explain(item: Any) -> str:
+def _place(path: str, folder: Path) -> str:
+    return path if is_url(path) else str(folder / path)
+
+
+def _explain(item: Any, model: type[BaseModel] = Config) -> str:
     location = ".".join(str(part) for part in item["loc"])
     if item["type"] != "extra_forbidden":
         return f"{location}: {item['msg'].removeprefix('Value error, ')}"
     key = str(item["loc"][-1])
-    close = difflib.get_close_matches(key, _known_keys(item["loc"][:-1]), n=1)
+    close = difflib.get_close_matches(key, _known_keys(item["loc"][:-1], model), n=1)
     return f"{location}: unknown key" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
-def _known_keys(parents: tuple[Any, ...]) -> list[str]:
-    model: type[BaseModel] = Config
-    steps = [str(part) for part in parents]
-    while steps:
-        step = steps.pop(0)
-        if step == "tasks" and steps:
-            steps.pop(0)
-            model = TaskConfig
-            continue
-        annotation = model.model_fields[step].annotation if step in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+def _known_keys(parents: tuple[Any, ...], model: type[BaseModel]) -> list[str]:
+    for step in parents:
+        if isinstance(step, int) or step not in model.model_fields:
+            continue  # a place in a list, or the name of a task
+        held = [found for found in _within(model.model_fields[step].annotation) if issubclass(found, BaseModel)]
+        if not held:
             return []
-        model = annotation
+        model = held[0]
     return list(model.model_fields)
+
+
+def _within(annotation: Any) -> list[type]:
+    """The classes that a type is made of."""
+    if parts := get_args(annotation):
+        return [found for part in parts for found in _within(part)]
+    return [annotation] if isinstance(annotation, type) else []

@@ -94,7 +94,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     }
     config = parse_config(raw, tmp_path / "flywheel.yaml")
     assert config.home == str(tmp_path / "data")
-    assert config.task("t").logs == (str(tmp_path / "old"),)
+    assert [log.path for log in config.task("t").logs] == [str(tmp_path / "old")]
     assert config.task("t").suites.golden_file == str(tmp_path / "golden.jsonl")
 
 

@@ -39,6 +39,11 @@ def check(config: ConfigOption = None) -> None:
     from flywheel.config import config_path, load_config
 
     loaded = load_config(config)
+    if loaded.formats or any(task.logs for task in loaded.tasks.values()):
+        from flywheel.intake.formats import load_formats, named
+        from flywheel.intake.sources import path_source
+
+        load_formats(loaded.formats)
     for name, task in loaded.tasks.items():
         if task.suites.golden_file is not None:
             from flywheel.evaluation.items import read_golden_file
@@ -46,8 +51,10 @@ def check(config: ConfigOption = None) -> None:
             items = read_golden_file(Path(task.suites.golden_file))
             typer.echo(f"{name}: {len(items)} golden items in {task.suites.golden_file}")
         for log in task.logs:
-            if not Path(log).exists():
-                typer.echo(f"{name}: nothing is at {log} yet; it is read as soon as something is", err=True)
+            if not path_source(log.path).files:
+                typer.echo(f"{name}: nothing is at {log.path} yet; it is read as soon as something is", err=True)
+            if log.format not in ("auto", "columns"):
+                named(log.format)
     typer.echo(f"{config_path(config)}: valid, {len(loaded.tasks)} task(s): {', '.join(loaded.tasks)}")
 
 

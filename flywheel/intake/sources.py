@@ -1,7 +1,8 @@
 """What a task reads: the gateway's log and the configured logs, each a set of files with a resume point per file.
 
-A resume point is a byte offset together with digests of the file's first bytes and of those just before the offset. A
-file that was truncated or replaced does not match them and is read from its start; what it repeats is a duplicate.
+A resume point is an offset together with digests of the file's first bytes and of those just before the offset. A
+file that was truncated or replaced does not match them and is read from its start; what it repeats is a duplicate. Of a
+compressed file the digests are of the compressed bytes that there were: as long as they stand, so does what they hold.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flywheel.config import Config
-from flywheel.errors import IntakeError
+from flywheel.config import ColumnMap, Config
+from flywheel.intake.containers import JSON_LINES, PARQUET, Container, container_of
+from flywheel.intake.places import Files, Readable, reached, shown
 from flywheel.store.home import Home
 from flywheel.store.wal import is_live
 
@@ -25,44 +28,49 @@ SETTLED_SECONDS = 60.0
 
 _WINDOW = 1024
 
+UNREAD, WAITING, NOTHING = "unread", "waiting", "nothing"
+"""What lies behind a resume point: records; the beginning of one; or nothing that could ever be read."""
+
 
 @dataclass(frozen=True)
 class Source:
     """One input of a task.
 
     Args:
-        name: ``gateway``, or the path as configured.
-        fmt: a format's name, or ``auto``.
-        files: label and path, in the order in which they are read.
+        name: ``gateway``, or the path or URL as configured.
+        fmt: a format's name, ``columns``, or ``auto``.
+        files: label and file, in the order in which they are read.
         tail: what an unterminated last line means. ``log``: torn once no writer holds the file, else not yet;
             ``growing``: kept when it is whole JSON, torn once the file has settled, else not yet;
             ``finished``: kept when it is whole JSON, else torn.
+        columns: which column holds what, with ``fmt`` ``columns``.
     """
 
     name: str
     fmt: str
-    files: list[tuple[str, Path]]
+    files: Sequence[tuple[str, Readable]]
     tail: str
+    columns: ColumnMap | None = None
 
 
 def gateway_source(home: Home) -> Source:
     """The gateway's write-ahead log; boot names sort by time."""
-    files = [(f"{GATEWAY}/{path.name}", path) for path in sorted(home.log.glob("*.jsonl"))]
+    files: list[tuple[str, Readable]] = [(f"{GATEWAY}/{path.name}", path) for path in sorted(home.log.glob("*.jsonl"))]
     return Source(GATEWAY, "gateway", files, "log")
 
 
-def path_source(path: Path, *, fmt: str = "auto", tail: str = "growing") -> Source:
-    """A file, or a folder with every ``*.jsonl`` and ``*.ndjson`` below it. Nothing there yet means no files."""
-    if path.is_dir():
-        found = sorted(item for item in path.rglob("*") if item.suffix in (".jsonl", ".ndjson") and item.is_file())
-    else:
-        found = [path] if path.is_file() else []
-    return Source(str(path), fmt, [(str(item), item) for item in found], tail)
+def path_source(
+    path: str | Path, *, fmt: str = "auto", tail: str = "growing", columns: ColumnMap | None = None
+) -> Source:
+    """What lies at a path, a glob or a URL, listed at the first look: see `flywheel.intake.places.files_at`."""
+    place = str(path)
+    return Source(shown(place), "columns" if columns else fmt, Files(place), tail, columns)
 
 
 def task_sources(config: Config, home: Home, task: str) -> list[Source]:
     """All sources of a task."""
-    return [gateway_source(home), *(path_source(Path(log)) for log in config.task(task).logs)]
+    logs = config.task(task).logs
+    return [gateway_source(home), *(path_source(log.path, fmt=log.format, columns=log.columns) for log in logs)]
 
 
 @dataclass(frozen=True)
@@ -73,49 +81,61 @@ class OpenFile:
         offset: where to start.
         restarted: whether an earlier resume point did not fit the file any more.
         closed: whether nobody will append to it; found before reading, so that what is read then is all there is.
+        moved: whether the file is another than at the last look.
     """
 
+    container: Container
     offset: int
     restarted: bool
     closed: bool
+    moved: bool
     size: int
     mtime_ns: int
     inode: int
 
 
-def look(path: Path, position: dict[str, Any] | None, tail: str) -> OpenFile | None:
+def look(file: Readable, position: dict[str, Any] | None, tail: str) -> OpenFile | None:
     """How to read a file on, or None when there is nothing new in it.
 
     Raises IntakeError when the file cannot be read; a file that has just gone has nothing new.
     """
     try:
-        stat = path.stat()
-        facts = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        known = position or {"offset": 0}
-        moved = facts != (known.get("size"), known.get("mtime_ns"), known.get("inode"))
-        if not moved and known["offset"] >= stat.st_size:
-            return None
-        closed = _closed(path, tail, stat.st_mtime)
-        fits = position is None or (stat.st_size >= known["offset"] and _fits(path, known))
-        return OpenFile(known["offset"] if fits else 0, not fits, closed, *facts)
+        with reached(file):
+            stat = file.stat()
+            facts = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            known = position or {"offset": 0}
+            moved = facts != (known.get("size"), known.get("mtime_ns"), known.get("inode"))
+            if not moved and left(known) == NOTHING:
+                return None
+            closed = _closed(file, tail, stat.st_mtime)
+            container = JSON_LINES if tail == "log" else container_of(file)
+            fits = position is None or _fits(file, known, container, stat.st_size)
+            return OpenFile(container, known["offset"] if fits else 0, not fits, closed, moved, *facts)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise IntakeError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def resume_point(path: Path, offset: int, facts: OpenFile) -> dict[str, Any]:
-    """What to store so that the next run goes on at ``offset``."""
-    head_length = min(offset, _WINDOW)
-    return {
+def left(position: dict[str, Any]) -> str:
+    """What lies behind a resume point: ``unread``, ``waiting`` or ``nothing``."""
+    whole = position["offset"] >= position.get("size", 0)
+    return str(position.get("left", NOTHING if whole else WAITING))  # older points do not tell these two apart
+
+
+def resume_point(file: Readable, offset: int, facts: OpenFile, rest: str = UNREAD) -> dict[str, Any]:
+    """What to store so that the next run goes on at ``offset``, with what lies behind that."""
+    seen = offset if facts.container.addressable else facts.size
+    head_length = min(seen, _WINDOW)
+    point = {
         "offset": offset,
         "head_length": head_length,
-        "head": _window(path, 0, head_length),
-        "tail": _window(path, max(0, offset - _WINDOW), min(offset, _WINDOW)),
+        "head": _window(file, 0, head_length),
+        "tail": _window(file, max(0, seen - _WINDOW), min(seen, _WINDOW)),
         "size": facts.size,
         "mtime_ns": facts.mtime_ns,
         "inode": facts.inode,
+        "left": rest,
     }
+    return point if facts.container.addressable else point | {"seen": seen}
 
 
 def moved_point(path: Path, point: dict[str, Any], before: os.stat_result) -> dict[str, Any]:
@@ -136,19 +156,23 @@ def moved_point(path: Path, point: dict[str, Any], before: os.stat_result) -> di
     }
 
 
-def _closed(path: Path, tail: str, modified: float) -> bool:
+def _closed(file: Readable, tail: str, modified: float) -> bool:
     if tail == "log":
-        return not is_live(path)
+        return not (isinstance(file, Path) and is_live(file))
     return tail == "finished" or time.time() - modified > SETTLED_SECONDS
 
 
-def _fits(path: Path, position: dict[str, Any]) -> bool:
-    offset, head_length = position["offset"], position["head_length"]
-    before = _window(path, max(0, offset - _WINDOW), min(offset, _WINDOW))
-    return bool(_window(path, 0, head_length) == position["head"] and before == position["tail"])
+def _fits(file: Readable, position: dict[str, Any], container: Container, size: int) -> bool:
+    seen = position.get("seen", position["offset"])
+    if size < seen or container.addressable == ("seen" in position):
+        return False
+    if container.kind == PARQUET and size != seen:
+        return False  # nothing is ever appended to one
+    before = _window(file, max(0, seen - _WINDOW), min(seen, _WINDOW))
+    return bool(_window(file, 0, position["head_length"]) == position["head"] and before == position["tail"])
 
 
-def _window(path: Path, start: int, length: int) -> str:
-    with path.open("rb") as handle:
+def _window(file: Readable, start: int, length: int) -> str:
+    with file.open("rb") as handle:
         handle.seek(start, os.SEEK_SET)
         return hashlib.sha256(handle.read(length)).hexdigest()
