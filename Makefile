@@ -14,7 +14,7 @@ demo: setup $(VENV)/.model ## one real turn after the other: traffic, feedback, 
 test: setup lint ## lint, types, layers, and every test that needs no real model
 	$(BIN)/python -m pytest -m "not slow" -q
 
-test-all: setup $(VENV)/.model lint ## everything, also the trials on the real model
+test-all: setup $(VENV)/.model $(VENV)/.trials lint ## everything, also the trials on the real model
 	$(BIN)/python -m pytest -q --timeout 3600
 
 search: setup ## the property tests on thousands of new examples
@@ -39,6 +39,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Flywheel needs Python 3.11 or newer"'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,demo]'
+	touch $@
+
+$(VENV)/.trials: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[trials]'
 	touch $@
 
 $(VENV)/.model: $(VENV)/.installed

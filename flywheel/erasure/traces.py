@@ -42,7 +42,7 @@ def _own_lines(home: Home, scope: Scope) -> None:
     for path in log_files(home):
         for line in read_log(path):
             if line.call and scope.is_user(line.user):
-                scope.add(line.task, *line.names, line.about)
+                scope.add(line.task, *line.names, line.about, *line.known_as)
 
 
 def _other_turns(home: Home, registry: Registry, scope: Scope, task: str) -> None:
@@ -58,7 +58,7 @@ def _other_lines(home: Home, scope: Scope) -> None:
     for path in log_files(home):
         for line in read_log(path):
             if line.call and scope.has(line.task, line.about):
-                scope.add(line.task, *line.names)
+                scope.add(line.task, *line.names, *line.known_as)
 
 
 def _feedback(home: Home, registry: Registry, scope: Scope, task: str) -> None:

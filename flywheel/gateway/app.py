@@ -14,6 +14,7 @@ from flywheel.gateway.errors import Boundary, install
 from flywheel.gateway.feedback import post_feedback
 from flywheel.gateway.listing import list_models, one_model
 from flywheel.gateway.loopback import LocalOrigin
+from flywheel.gateway.otlp import otlp_routes
 from flywheel.gateway.routing import Down
 from flywheel.gateway.state import Gateway
 
@@ -64,5 +65,6 @@ def create_app(gateway: Gateway) -> FastAPI:
         gateway.metrics.observe_routes(gateway.router.table, gateway.config.embedded)
         return Response(gateway.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
+    app.include_router(otlp_routes(gateway))
     app.include_router(admin_routes(gateway))
     return app

@@ -53,18 +53,18 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-async def read_body(request: Request) -> bytes:
-    """The bytes of a body. Raises RequestError: 413 above 4 MiB, 400 when the connection closed before its end."""
+async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The bytes of a body. Raises RequestError: 413 above the limit, 400 when the connection closed before its end."""
     declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise _too_large()
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     try:
         async for part in request.stream():
             size += len(part)
-            if size > MAX_BODY_BYTES:
-                raise _too_large()
+            if size > limit:
+                raise _too_large(limit)
             parts.append(part)
     except ClientDisconnect:
         raise _bad("the connection closed before the body was complete") from None
@@ -126,8 +126,8 @@ def _bad(what: str) -> RequestError:
     return RequestError(f"The request body is not valid JSON: {what}.", code="invalid_json")
 
 
-def _too_large() -> RequestError:
-    return RequestError(f"The request body exceeds {MAX_BODY_BYTES} bytes.", status=413, code="request_too_large")
+def _too_large(limit: int) -> RequestError:
+    return RequestError(f"The request body exceeds {limit} bytes.", status=413, code="request_too_large")
 
 
 def _kind(value: Any) -> str:

@@ -44,13 +44,18 @@ def error_body(error: RequestError) -> dict[str, Any]:
 
 def error_response(error: RequestError) -> JSONResponse:
     """The whole error answer with its headers."""
+    return JSONResponse(error_body(error), status_code=error.status, headers=retry_headers(error))
+
+
+def retry_headers(error: RequestError) -> dict[str, str]:
+    """The headers that say when to come back, or with what."""
     headers = {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
         headers["retry-after-ms"] = str(max(1, math.ceil(error.retry_after_s * 1000)))
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(error_body(error), status_code=error.status, headers=headers)
+    return headers
 
 
 def from_validation(error: ValidationError, prefix: str = "") -> RequestError:
@@ -133,5 +138,6 @@ __all__ = [
     "install",
     "internal_error",
     "log_failure",
+    "retry_headers",
     "unavailable",
 ]

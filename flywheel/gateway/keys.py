@@ -1,9 +1,9 @@
-"""API keys: made once, shown once, stored as a SHA-256 and checked against four scopes.
+"""API keys: made once, shown once, stored as a SHA-256 and checked against five scopes.
 
-``infer`` asks for completions, ``feedback`` posts the caller's own feedback, ``read`` sees metrics, ``operate`` does
-everything, also the operator's routes and feedback in a reviewer's name. Processes of the same home use the token that
-the gateway writes at every boot. A home that has ever had a key asks for one everywhere, so that revoking the last
-key locks the door instead of opening it.
+``infer`` asks for completions, ``feedback`` posts the caller's own feedback, ``ingest`` sends telemetry, which may tell
+of any call and its evaluation, ``read`` sees metrics, ``operate`` does everything, also the operator's routes and
+feedback in a reviewer's name. Processes of the same home use the token that the gateway writes at every boot. A home
+that has ever had a key asks for one everywhere, so that revoking the last key locks the door instead of opening it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flywheel.store.home import Home
 from flywheel.store.registry import Registry, schema
 
 KEYS = schema.keys
-Scope = Literal["infer", "feedback", "read", "operate"]
+Scope = Literal["infer", "feedback", "ingest", "read", "operate"]
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
 
 

@@ -47,6 +47,15 @@ class Metrics:
             registry=registry,
         )
         self.feedback = Counter("flywheel_feedback", "Feedback on disk", ["task", "kind", "source"], registry=registry)
+        self.otlp_exports = Counter(
+            "flywheel_otlp_exports", "Exports of telemetry by HTTP status", ["signal", "status"], registry=registry
+        )
+        self.otlp_records = Counter(
+            "flywheel_otlp_records",
+            "Spans and log records of exports: written, held until the answer comes, passed over, or refused",
+            ["signal", "task", "outcome"],
+            registry=registry,
+        )
         self.fsync = Histogram(
             "flywheel_log_commit_seconds", "Write and fsync of one group of records", buckets=FSYNC_S, registry=registry
         )
