@@ -16,7 +16,7 @@ def labels(task: str) -> dg.AssetsDefinition:
         name="labels",
         key_prefix=task,
         group_name=task,
-        deps=[dg.AssetKey([task, "interactions"])],
+        deps=[dg.AssetDep(dg.AssetKey([task, "interactions"]), partition_mapping=dg.AllPartitionMapping())],
         kinds={"duckdb", "parquet"},
     )
     def _labels(context: dg.AssetExecutionContext, deployment: Deployment) -> dg.MaterializeResult[None]:

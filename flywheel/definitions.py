@@ -15,25 +15,28 @@ from assets.interactions import interactions
 from assets.labels import labels
 from flywheel.config import Config, load_config
 from sensors.alerts import failure_alert
+from sensors.intake import intake_sensors
 from sensors.jobs import intake_job, loop_job
-from sensors.loop import intake_sensor, loop_schedule, loop_sensor
+from sensors.loop import loop_schedule, loop_sensor
 
-STAGES = (interactions, labels, dataset, candidate, evaluation, champion)
+LATER_STAGES = (labels, dataset, candidate, evaluation, champion)
 
 
 def build_definitions(config: Config) -> dg.Definitions:
     """Assets, jobs, sensors and schedules of every task in a configuration."""
+    assets = []
     jobs = []
     sensors = []
     schedules = []
     for task, settings in config.tasks.items():
         intake, loop = intake_job(task), loop_job(task)
         jobs += [intake, loop]
-        sensors += [intake_sensor(task, settings, intake), loop_sensor(task, settings, loop)]
+        assets += [interactions(task, settings), *(stage(task) for stage in LATER_STAGES)]
+        sensors += [*intake_sensors(task, settings, intake), loop_sensor(task, settings, loop)]
         schedule = loop_schedule(task, settings, loop)
         schedules += [schedule] if schedule is not None else []
     return dg.Definitions(
-        assets=[stage(task) for task in config.tasks for stage in STAGES],
+        assets=assets,
         jobs=jobs,
         sensors=[*sensors, failure_alert(jobs)],
         schedules=schedules,

@@ -1,27 +1,19 @@
-"""What turns the wheel: per task a sensor for each of its two jobs, and a schedule when the task asks for one.
+"""What turns the wheel: per task a sensor that starts loops, and a schedule when the task asks for one.
 
 The truth about loops is the registry. A sensor that loses its cursor, ticks twice or starts anew asks for the same run
 keys, which Dagster starts once; a loop whose run died is given its next attempt.
 """
-
-import math
-import time
 
 import dagster as dg
 
 from assets.deployment import Deployment, Opened
 from assets.steps import ATTEMPT_TAG, LOOP_ID_TAG
 from flywheel.config import TaskConfig
-from flywheel.intake import unread_bytes
-from flywheel.labels import labels_due
 from flywheel.loops.claims import Loop, claim, give_up, open_loop, pending, runner_alive
 from flywheel.loops.foreign import answered_elsewhere
 from flywheel.store.registry.erasures import unfinished_erasures
 from sensors.ghosts import bury
 from sensors.jobs import AssetJob
-
-BUSY_FACTOR = 4
-"""While a loop runs, intake waits so many times longer: its start-up would take cores from training."""
 
 ACTIVE = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -30,34 +22,6 @@ ACTIVE = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-
-
-def intake_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefinition:
-    """Starts intake when a log has grown, or when labels have matured."""
-
-    @dg.sensor(
-        name=f"{task}_intake_sensor",
-        job=job,
-        minimum_interval_seconds=settings.trigger.interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Starts intake of {task} when one of its logs has grown or feedback has matured.",
-    )
-    def _sensor(context: dg.SensorEvaluationContext, deployment: Deployment) -> dg.SensorResult | dg.SkipReason:
-        if _active(context.instance, {"flywheel/intake": task}):
-            return dg.SkipReason("an intake run is under way")
-        with deployment.open(actor="sensor") as opened:
-            with opened.registry.read() as tx:
-                busy = open_loop(tx, task) is not None
-            pause = opened.config.task(task).trigger.intake_seconds * (BUSY_FACTOR if busy else 1)
-            if _seconds_since_run(context.instance, {"flywheel/intake": task}) < pause:
-                return dg.SkipReason(f"less than {pause} s since the last intake run")
-            unread = unread_bytes(opened.config, opened.home, opened.registry, task)
-            due = labels_due(opened.registry, task, opened.config.task(task).labels)
-        if unread == 0 and not due:
-            return dg.SkipReason("nothing new in the logs, nothing has matured")
-        return dg.SensorResult(run_requests=[dg.RunRequest()])
-
-    return _sensor
 
 
 def loop_sensor(task: str, settings: TaskConfig, job: AssetJob) -> dg.SensorDefinition:
@@ -140,17 +104,4 @@ def end_dead_attempt(instance: dg.DagsterInstance, opened: Opened, task: str) ->
 
 def _runs(instance: dg.DagsterInstance, loop: Loop) -> bool:
     tags = {LOOP_ID_TAG: loop.loop_id, ATTEMPT_TAG: str(loop.attempt)}
-    return bool(instance.get_runs(dg.RunsFilter(tags=tags, statuses=ACTIVE), limit=1))
-
-
-def _seconds_since_run(instance: dg.DagsterInstance, tags: dict[str, str]) -> float:
-    """Seconds since the newest successful run with these tags was created; infinite without one.
-
-    A run that was killed is no reason to wait: what it was to read is still unread.
-    """
-    newest = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
-    return time.time() - newest[0].create_timestamp.timestamp() if newest else math.inf
-
-
-def _active(instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:
     return bool(instance.get_runs(dg.RunsFilter(tags=tags, statuses=ACTIVE), limit=1))

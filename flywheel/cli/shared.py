@@ -57,7 +57,8 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]], *, empty: str, whole: str | None = None) -> None:
-    """A table for people; ``empty`` is said when there are no rows; ``whole`` is a column never broken over lines."""
+    """A table for people; ``empty`` is said when there are no rows; ``whole`` is a column never broken over lines, as
+    numbers are not."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -68,7 +69,8 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]], *, empty: str, wh
         return
     table = Table(title=Text(title), title_justify="left")
     for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold", no_wrap=name == whole)
+        number = all(isinstance(row[name], int) for row in rows)
+        table.add_column(name.replace("_", " "), overflow="fold", no_wrap=number or name == whole)
     for row in rows:
         # Text, not a string: rich would take `[...]` and `:smile:` in a customer's message for its own markup.
         table.add_row(*(Text(printable(cell(value))) for value in row.values()))

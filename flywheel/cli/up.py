@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flywheel.cli.shared import ConfigOption, say
+from flywheel.store.processes import die_with_parent
 
 if TYPE_CHECKING:
     from flywheel.config import Config
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 STOP_AFTER_S = 25.0
 RESTART_PAUSE_S = 2.0
 PORT_WAIT_S = 5.0  # the parts of an `up` that was killed need a moment to leave
-PR_SET_PDEATHSIG = 1
 TEMPLATE = Path(__file__).parent / "templates" / "dagster.yaml"
 
 
@@ -184,13 +183,9 @@ def _start(part: Part, environment: dict[str, str], logs: Path) -> None:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     part.started = time.monotonic()
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _mend(parts: list[Part], environment: dict[str, str], logs: Path) -> str:

@@ -8,6 +8,9 @@ from typing import Any
 
 from flywheel.errors import IntakeError
 
+BLANK = "blank line"
+"""The rule by which a line is skipped that holds no record."""
+
 
 @dataclass
 class SourceReport:
@@ -36,7 +39,8 @@ class SourceReport:
 
     def note(self, *reasons: str) -> None:
         """Count reasons without counting a record."""
-        self.reasons = dict(Counter(self.reasons) + Counter(reasons))
+        for reason in reasons:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
     def add(self, other: SourceReport) -> None:
         """Add another report's counts to this one."""
@@ -51,6 +55,11 @@ class SourceReport:
             raise IntakeError(
                 f"{self.source}: {self.read} records read but {ends} accounted for; this is a bug in intake"
             )
+
+    def parsed_share(self) -> float:
+        """Share of the records that could be parsed: all but the quarantined. A blank line is no record here."""
+        records = self.read - self.reasons.get(BLANK, 0)
+        return 1 - self.quarantined / records if records else 1.0
 
     def counts(self) -> dict[str, Any]:
         """The counts and reasons by name."""

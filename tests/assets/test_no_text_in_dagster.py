@@ -97,7 +97,7 @@ def test_bad_records_reach_quarantine_and_no_further(
 
 
 @pytest.mark.parametrize("caused", [False, True], ids=["unforeseen", "cause of one of ours"])
-@pytest.mark.parametrize("stage", ["flywheel.intake.reading.decode", "flywheel.labels.run.make_label"])
+@pytest.mark.parametrize("stage", ["flywheel.intake.mapping.decode", "flywheel.labels.run.make_label"])
 def test_intake_that_fails_over_a_record_does_not_quote_it(
     make_wheel: Any, dagster_of: Any, quotes_nothing: Any, monkeypatch: pytest.MonkeyPatch, stage: str, caused: bool
 ) -> None:

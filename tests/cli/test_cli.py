@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,47 +16,17 @@ import pytest
 import yaml
 
 from flywheel.cli import up
-from flywheel.cli.__main__ import main
 from flywheel.cli.shared import print_table
 from flywheel.config import load_config, parse_config
 
 COMMANDS = [
     ["init"], ["up"], ["serve"], ["status"], ["train"], ["gate"], ["rollback"], ["erase"], ["loop", "run"],
-    ["loop", "list"], ["loop", "show"], ["intake", "run"], ["intake", "import"], ["feedback", "add"],
+    ["loop", "list"], ["loop", "show"], ["intake", "run"], ["intake", "import"], ["intake", "tail"],
+    ["intake", "history"], ["intake", "backfill"], ["intake", "quarantine", "list"], ["intake", "quarantine", "show"],
+    ["intake", "quarantine", "replay"], ["feedback", "add"],
     ["review", "list"], ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"],
     ["keys", "create"], ["keys", "list"], ["keys", "revoke"], ["config", "check"], ["config", "show"],
 ]  # fmt: skip
-
-
-class Ran:
-    """What a command printed and its exit code."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def flywheel(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ran]:
-    """``flywheel("status", "--json")`` runs the command in an empty folder, through the entry point of the package."""
-    folder = tmp_path / "cwd"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
-    def run(*words: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
-        capfd.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as exit_:
-            code = int(exit_.code or 0)
-        return Ran(code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -317,10 +286,9 @@ def test_intake_import_exits_2_when_more_than_a_twentieth_is_lost_and_keeps_the_
     where = ["-t", wheel.task, "--json", "-c", wheel.path]
     good = [json.dumps(traffic.call(number)) for number in range(95)]
 
-    def ran(name: str, lines: list[str]) -> Ran:
+    def ran(name: str, lines: list[str]) -> Any:
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-        done: Ran = flywheel("intake", "import", tmp_path / name, *where)
-        return done
+        return flywheel("intake", "import", tmp_path / name, *where)
 
     fine = ran("fine.jsonl", [*good, *["broken"] * 5])
     assert (fine.code, fine.json["kept"], fine.json["quarantined"]) == (0, 95, 5)
