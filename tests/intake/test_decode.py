@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flywheel.intake.decode import decode
+from flywheel.intake.decode import decode, mended
 from flywheel.intake.records import BadRecord, SkippedRecord
 from flywheel.store.digests import canonical_json
 
@@ -83,3 +84,58 @@ def test_what_is_decoded_can_be_stored_as_utf8(value: dict[str, object]) -> None
     decoded, _ = decode(json.dumps(value).encode())
     json.loads(canonical_json(decoded))
     json.dumps(decoded, ensure_ascii=False).encode("utf-8")
+
+
+pieces = st.sampled_from(
+    [
+        *(
+            '"',
+            "\\",
+            "\\\\",
+            '\\"',
+            ":",
+            '":',
+            '" :',
+            '\\":',
+            "{",
+            "}",
+            ",",
+            "[",
+            "]",
+            "a",
+            "e9",
+            ".",
+            " ",
+            "\n",
+            "\x00",
+        ),
+        *("\\u0000", "\\u0022", "\\ud83d", "0" * 19, "-1", "1e999", "1E5", "null", "é", "\ufeff"),
+        *('{"a":1}', '"a":2,', '"a":"b"', '"a" : ['),
+    ]
+)
+
+
+@given(st.lists(pieces, max_size=12).map("".join), st.booleans())
+@example('"a":1,"a":2', True)
+@example('"a":1,"b\\":":2,"a":3', True)
+@example('"a":1,"a" :"\\":"', True)
+@example('"a":18446744073709551616', True)
+@example('"\\\\":1,"\\\\":"x":', True)
+def test_the_quick_way_reads_what_the_careful_one_does(text: str, braced: bool) -> None:
+    raw = ("{" + text + "}" if braced else text).encode("utf-8", "surrogatepass")
+    assert _outcome(decode, raw) == _outcome(mended, raw)
+
+
+@pytest.mark.parametrize("depth", [62, 63, 64, 65, 66])
+@pytest.mark.parametrize("inside", ["1", "{}", "[]", "[1]", '{"b":1}'])
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+def test_both_ways_agree_on_what_is_too_deep(depth: int, inside: str, opened: str, closed: str) -> None:
+    raw = ('{"a":' + opened * depth + inside + closed * depth + "}").encode()
+    assert _outcome(decode, raw) == _outcome(mended, raw)
+
+
+def _outcome(read: Any, raw: bytes) -> str:
+    try:
+        return repr(read(raw))
+    except (BadRecord, SkippedRecord) as error:
+        return repr(error)

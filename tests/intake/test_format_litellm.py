@@ -27,13 +27,13 @@ def call(row: dict[str, Any], **fields: Any) -> InteractionRecord:
 
 def test_an_import_reconciles_and_repeats_nothing(litellm: Any, take_in: Any, stored: Any) -> None:
     report = take_in(litellm.records)
-    assert (report.read, report.kept, report.quarantined, report.skipped) == (17, 12, 2, 3)
+    assert (report.read, report.kept, report.quarantined, report.skipped) == (18, 13, 2, 3)
     assert report.reasons["shadow experiment"] == report.reasons["redacted"] == report.reasons["not a model call"] == 1
     rows = {row["interaction_id"]: row for row in stored("interactions")}
     assert [row["cache_hit"] for row in rows.values()].count(True) == 1
     assert [row["status"] for row in rows.values()].count("error") == 2
     again = take_in(litellm.records)
-    assert (again.kept, again.duplicate) == (0, 12)
+    assert (again.kept, again.duplicate) == (0, 13)
 
 
 def test_feedback_finds_a_call_by_the_header_that_the_client_got(

@@ -83,7 +83,7 @@ def snake(value: Any) -> Any:
 
 def test_an_import_reconciles_joins_its_feedback_and_repeats_nothing(otel: Any, take_in: Any, stored: Any) -> None:
     report = take_in(otel.records)
-    assert (report.read, report.kept, report.quarantined, report.skipped) == (16, 13, 1, 2)
+    assert (report.read, report.kept, report.quarantined, report.skipped) == (21, 17, 1, 3)
     assert report.reasons["part dropped: a message's parts are not a list"] == 1
     said = {(row["kind"], row["target_kind"], row["target_id"]) for row in stored("feedback")}
     assert said == {
@@ -96,7 +96,7 @@ def test_an_import_reconciles_joins_its_feedback_and_repeats_nothing(otel: Any, 
     }
     assert not stored("orphans")
     again = take_in(otel.records)
-    assert (again.kept, again.duplicate) == (0, 13)
+    assert (again.kept, again.duplicate) == (0, 17)
 
 
 def test_the_feedback_may_come_first(otel: Any, take_in: Any, stored: Any) -> None:

@@ -259,7 +259,7 @@ def test_an_import_can_be_repeated_and_goes_on_where_the_file_grew(deployment: A
     ("content", "fmt", "message"),
     [
         (None, "auto", "no such file"),
-        (b'{"id":"t1","type":"SPAN"}\nplain text\n', "auto", "none of its first 2 lines"),
+        (b'{"id":"t1","type":"SPAN"}\nplain text\n', "auto", "none of its first 2 records"),
         (b"{}\n", "csv", "unknown log format"),
     ],
 )

@@ -138,6 +138,26 @@ def test_an_index_that_only_some_deltas_have_joins_them_all_the_same(first: Json
     assert calls(stream) == [("a", "find", '{"n":1}')]
 
 
+ARGUMENTS = ['{"id": "42"}', '{ "a":1,"a" :2 }', '{"city":"Zürich"}', "", "{broken"]
+
+
+@given(st.data())
+def test_interleaved_tool_calls_are_joined_by_index_or_by_id_to_the_letter(data: st.DataObject) -> None:
+    whole = data.draw(st.lists(st.sampled_from(ARGUMENTS), min_size=1, max_size=4))
+    by_index = data.draw(st.booleans())
+    deltas = []
+    for place, arguments in enumerate(whole):
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(arguments)), max_size=3)))
+        pieces = [arguments[start:end] for start, end in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
+        fields: Json = {"index": place} if by_index else {"id": f"call-{place}"}
+        begin = call(pieces[0], name=f"find_{place}", **{"id": f"call-{place}", **fields})
+        deltas.append([begin, *(call(piece, **fields) for piece in pieces[1:])])
+    stream = [chain.pop(0) for chain in deltas]  # the calls begin in order
+    while rest := [chain for chain in deltas if chain]:
+        stream.append(data.draw(st.sampled_from(rest)).pop(0))
+    assert calls(stream) == [(f"call-{place}", f"find_{place}", arguments) for place, arguments in enumerate(whole)]
+
+
 def test_one_index_for_all_tool_calls_is_told_apart_by_id() -> None:
     stream = [
         call("{", index=0, id="a", name="find"),

@@ -13,15 +13,19 @@ from flywheel.intake.formats import (
     otel,
     tensorzero,
 )
+from flywheel.intake.formats.columns import columns_format
+from flywheel.intake.formats.custom import load_formats
 from flywheel.intake.formats.registry import FORMATS, LogFormat, log_format, named
 
 __all__ = [
     "FORMATS",
     "LogFormat",
+    "columns_format",
     "gateway",
     "helicone",
     "langfuse",
     "litellm",
+    "load_formats",
     "log_format",
     "named",
     "nvidia_flywheel",

@@ -14,17 +14,23 @@ MAX_ID = 512
 MAX_CALL_ID = 120
 """Longest id of a call: the registry's columns hold 128, and choices append ``#<k>``."""
 
-_MESSAGE_KEYS = (
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "tool_call_id",
-    "function_call",
-    "refusal",
-    "reasoning_content",
+_MESSAGE_KEYS = frozenset(
+    {
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "refusal",
+        "reasoning_content",
+        "audio",
+    }
 )
-_NOT_PARAMS = frozenset({"messages", "tools", "model", "stream", "user", "metadata"})
+USERS = ("user", "safety_identifier")
+"""The fields of a request to OpenAI's APIs that name the user."""
+
+_NOT_PARAMS = frozenset({"messages", "tools", "model", "stream", *USERS, "metadata"})
 
 
 def messages(value: Any) -> list[Json]:
@@ -42,7 +48,9 @@ def message(value: Any, role: str | None = None) -> Json:
     """
     if not isinstance(value, dict):
         raise BadRecord("a message is not an object")
-    found = {key: value[key] for key in _MESSAGE_KEYS if value.get(key) is not None}
+    if len(value) == 2 and type(value.get("content")) is str and type(own := value.get("role")) is str and own:
+        return value  # as nearly all are
+    found = {key: one for key, one in value.items() if one is not None and key in _MESSAGE_KEYS}
     found.setdefault("role", role)
     if not isinstance(found["role"], str) or not found["role"]:
         raise BadRecord("a message has no role")
@@ -52,6 +60,8 @@ def message(value: Any, role: str | None = None) -> Json:
         raise BadRecord("a message's content is neither text nor parts")
     if "tool_calls" in found:
         found["tool_calls"] = _tool_calls(found["tool_calls"])
+    if isinstance(found.get("function_call"), dict):
+        found["function_call"] = _function(found["function_call"])
     found["content"] = "" if content is None else content
     return found
 
@@ -106,6 +116,12 @@ def identifier(value: Any, longest: int = MAX_ID) -> str | None:
     return value
 
 
+def user(*values: Any) -> str | None:
+    """The first of the values that names a user; many a log holds the number of one."""
+    numbers = (str(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values)
+    return next((value for value in numbers if isinstance(value, str) and value), None)
+
+
 def text(value: Any) -> str | None:
     """A non-empty text, or None for everything else."""
     return value if isinstance(value, str) and value else None
@@ -149,7 +165,10 @@ def check_task(context: Context, *names: Any) -> None:
 
 def first(*values: Any) -> Any:
     """The first value that is not None."""
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None
 
 
 def _tool_calls(value: Any) -> list[Any]:
@@ -158,7 +177,11 @@ def _tool_calls(value: Any) -> list[Any]:
     calls = []
     for call in value:
         function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict) and not isinstance(function.get("arguments"), str | None):
-            call = {**call, "function": {**function, "arguments": canonical_json(function["arguments"]).decode()}}
-        calls.append(call)
+        calls.append({**call, "function": _function(function)} if isinstance(function, dict) else call)
     return calls
+
+
+def _function(function: Json) -> Json:
+    """A called function with its arguments as text: the text they were or, where a log holds them parsed, as JSON."""
+    given = function.get("arguments")
+    return function if isinstance(given, str | None) else {**function, "arguments": canonical_json(given).decode()}

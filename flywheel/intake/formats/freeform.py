@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from flywheel.intake.decode import inner
 from flywheel.intake.formats import chat, sse
 from flywheel.intake.records import BadRecord, Choice, Json
+
+_CHAT = re.compile(r'\s*+(?:\[\s*+)*+\{\s*+"(?:role|content|messages)"\s*+:')
+"""How a chat in a string begins; one that is not JSON is no chat that the model could have read."""
 
 
 def prompt(value: Any) -> tuple[list[Json], list[Any] | None]:
@@ -26,6 +30,8 @@ def prompt(value: Any) -> tuple[list[Json], list[Any] | None]:
         return chat.messages(found[0] if len(found) == 1 and isinstance(found[0], list) else found), offered
     if not chat.text(found):
         raise BadRecord("no messages" if not found else "the input is neither a chat nor text")
+    if _CHAT.match(found):
+        raise BadRecord("the input looks like a chat but is not JSON; it may have been cut")
     return [{"role": "user", "content": found}], None
 
 

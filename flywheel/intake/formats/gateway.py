@@ -1,36 +1,43 @@
-"""The gateway's own write-ahead log: calls and feedback, version 1."""
+"""The gateway's own write-ahead log, version 1: calls, feedback, and the telemetry that others sent to it."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from flywheel.intake.formats import chat
-from flywheel.intake.formats.registry import log_format
+from flywheel.intake.formats.registry import log_format, named
 from flywheel.intake.orphans import metadata_key
 from flywheel.intake.records import (
     FEEDBACK_KINDS,
     FEEDBACK_SOURCES,
     BadRecord,
     Context,
+    Dropped,
     FeedbackRecord,
     InteractionRecord,
     Json,
+    Parsed,
     Record,
+    SecondhandRecord,
     SkippedRecord,
 )
 
 ERASED = "erased"
 """Kind of a line whose record was erased; a line too short to say so is an empty object."""
 
+OTLP = "otlp"
+"""Kind of a line that holds a span, or the log records of one, as an exporter sent it."""
+
 _THUMBS: dict[Any, bool] = {"up": True, "down": False, "true": True, "false": False, 1: True, 0: False}
 
 
 def _matches(record: Json) -> bool:
-    return "v" in record and record.get("kind") in ("interaction", "feedback", ERASED)
+    return "v" in record and record.get("kind") in ("interaction", "feedback", OTLP, ERASED)
 
 
-@log_format("gateway", _matches)
-def parse(record: Json, context: Context) -> Record:
+@log_format("gateway", _matches, "`v` with `kind` interaction, feedback, otlp or erased")
+def parse(record: Json, context: Context) -> Parsed:
     """Read one log record. Calls of other tasks and of no task (straight to the base model) are skipped."""
     if not record or record.get("kind") == ERASED:
         raise SkippedRecord("erased")
@@ -44,7 +51,25 @@ def parse(record: Json, context: Context) -> Record:
         return _interaction(record)
     if kind == "feedback":
         return _feedback(record)
+    if kind == OTLP:
+        return telemetry(record)
     raise BadRecord("unknown kind of record")
+
+
+def telemetry(record: Json) -> list[Record | Dropped]:
+    """What a line of telemetry holds, whatever the task; the gateway has found that out when it came.
+
+    A call that the gateway answered itself is in its log already, and is not told twice. Raises Bad- or SkippedRecord.
+    """
+    task = chat.text(record.get("task")) or ""
+    read = named("otel").parse(chat.mapping(record.get("body")), Context(task, frozenset({task})))
+    found = [read] if isinstance(read, InteractionRecord | FeedbackRecord) else read
+    own = record.get("answered") is True
+    return [_secondhand(one) if own and isinstance(one, InteractionRecord) else one for one in found]
+
+
+def _secondhand(call: InteractionRecord) -> SecondhandRecord:
+    return SecondhandRecord(**{field.name: getattr(call, field.name) for field in fields(call)})
 
 
 def _interaction(record: Json) -> InteractionRecord:

@@ -36,7 +36,7 @@ def _matches(record: Json) -> bool:
     return "request_id" in record and "request_created_at" in record and "response_status" in record
 
 
-@log_format("helicone", _matches)
+@log_format("helicone", _matches, "`request_id`, `request_created_at` and `response_status`")
 def parse(record: Json, context: Context) -> list[Record]:
     """Read one row: the call, then what was said about it. A property that is another configured task skips it."""
     path = chat.text(record.get("request_path")) or ""
@@ -73,7 +73,7 @@ def _call(record: Json, own_id: str, properties: Json) -> InteractionRecord:
         tools=chat.tools(request.get("tools")),
         params=chat.params(request),
         conversation_id=chat.identifier(chat.first(*(lower.get(key) for key in _SESSIONS))),
-        user=chat.text(record.get("request_user_id")) or chat.text(record.get("helicone_user")),
+        user=chat.user(record.get("request_user_id"), record.get("helicone_user")),
         model=model,
         release=chat.text(answered) or model,
         stream=request.get("stream") is True,

@@ -55,11 +55,15 @@ def _has(record: Json, *names: str) -> bool:
     return any(name in record for name in names)
 
 
-@log_format("langfuse", _matches)
+@log_format(
+    "langfuse",
+    _matches,
+    "`type`, `trace_id` and `start_time`, or `data_type` and `value` of a score, or `bookmarked` of a trace",
+)
 def parse(record: Json, context: Context) -> Parsed:
     """Read one row. One whose trace or name is another configured task is skipped."""
     if _is_observation(record):
-        return _call(record, {}, context)
+        return generation(record, {}, context)
     if _isscore(record):
         return score(record, context)
     return _trace(record, context)
@@ -74,7 +78,7 @@ def _trace(record: Json, context: Context) -> list[Record | Dropped]:
         if row.get("type") != "GENERATION":
             continue
         try:
-            calls.append(_call(row, record, context))
+            calls.append(generation(row, record, context))
         except BadRecord as error:
             said.append(Dropped(str(error)))
         except SkippedRecord as error:
@@ -94,8 +98,8 @@ def _rows(value: Any) -> list[Json]:
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def _call(row: Json, trace: Json, context: Context) -> InteractionRecord:
-    """A generation, with what its trace says where the row says nothing."""
+def generation(row: Json, trace: Json, context: Context) -> InteractionRecord:
+    """A generation, with what its trace says where the row says nothing. Raises Bad- or SkippedRecord."""
     if row.get("type") != "GENERATION":
         raise SkippedRecord("not a model call")
     environment = chat.text(get(row, "environment")) or ""
@@ -124,7 +128,7 @@ def _call(row: Json, trace: Json, context: Context) -> InteractionRecord:
         tools=offered or _tools(inner(get(row, "tool_definitions"))),
         params=chat.mapping(inner(get(row, "model_parameters"))),
         conversation_id=session or trace_id,
-        user=chat.text(chat.first(get(row, "user_id"), get(trace, "user_id"))),
+        user=chat.user(get(row, "user_id"), get(trace, "user_id")),
         model=model,
         release=model,
         stream=get(row, "completion_start_time") is not None,

@@ -39,7 +39,7 @@ def score(row: Json, context: Context) -> list[FeedbackRecord]:
     target, own_id = _target(row), chat.identifier(row.get("id"))
     ts = chat.first(get(row, "updated_at"), get(row, "timestamp"))
     # An evaluator is an author of its own: two of them must not outvote each other.
-    author = chat.text(get(row, "author_user_id")) or (name if by == "judge" else None)
+    author = chat.user(get(row, "author_user_id")) or (name if by == "judge" else None)
     said, text = _said(row, name, context)
     remark = chat.text(row.get("comment")) or ""
     beside = said[0] in ("label", "correction", "outcome") or bool(text)

@@ -31,7 +31,7 @@ def _matches(record: Json) -> bool:
     return "call_type" in record and any(key in record for key in ("startTime", "litellm_call_id"))
 
 
-@log_format("litellm", _matches)
+@log_format("litellm", _matches, "`call_type` with `startTime` or `litellm_call_id`")
 def parse(record: Json, context: Context) -> InteractionRecord:
     """Read one payload. One whose model group or a tag is another configured task is skipped."""
     if record.get("call_type") not in _CALLS:
@@ -63,7 +63,11 @@ def parse(record: Json, context: Context) -> InteractionRecord:
         tools=offered or chat.tools(parameters.get("tools")),
         params=chat.params(parameters),
         conversation_id=chat.identifier(chat.first(*session, record.get("session_id"))),
-        user=chat.text(record.get("end_user")) or chat.text(about.get("user_api_key_end_user_id")),
+        user=chat.user(
+            record.get("end_user"),
+            *(parameters.get(key) for key in chat.USERS),
+            about.get("user_api_key_end_user_id"),
+        ),
         model=chat.text(record.get("model_group")) or model,
         release=model,
         stream=record.get("stream") is True,

@@ -15,7 +15,11 @@ def _matches(record: Json) -> bool:
     )
 
 
-@log_format("nvidia_flywheel", _matches)
+@log_format(
+    "nvidia_flywheel",
+    _matches,
+    "`request` and `response` with `workload_id`, `client_id` or `contract_version`",
+)
 def parse(record: Json, context: Context) -> Record:
     """Read one record. One whose ``workload_id`` names another configured task is skipped; other names are free.
 
@@ -39,7 +43,7 @@ def parse(record: Json, context: Context) -> Record:
         tools=chat.tools(request.get("tools")),
         params=chat.params(request),
         conversation_id=chat.identifier(metadata.get("conversation_id")),
-        user=chat.text(request.get("user")),
+        user=chat.user(*(request.get(key) for key in chat.USERS)),
         model=model,
         release=chat.text(response.get("model")) or model,
         stream=request.get("stream") is True,

@@ -41,7 +41,11 @@ def _is_feedback(record: Json) -> bool:
     return all(key in record for key in ("user_id", "type", "data", "meta"))
 
 
-@log_format("open_webui", _matches)
+@log_format(
+    "open_webui",
+    _matches,
+    "`chat` with `title` or `user_id`, or `user_id`, `type`, `data` and `meta` of feedback",
+)
 def parse(record: Json, context: Context) -> Sequence[Record | Dropped]:
     """Read a chat or a feedback row. One whose model is another configured task is skipped.
 
@@ -53,7 +57,7 @@ def parse(record: Json, context: Context) -> Sequence[Record | Dropped]:
     tree = Tree.of(record.get("chat"))
     tree.check_size()
     chat.check_task(context, *(node.get("model") for node in tree.answers()))
-    user = chat.text(record.get("user_id"))
+    user = chat.user(record.get("user_id"))
     again = tree.asked_again()
     turns: list[InteractionRecord] = []
     said: list[FeedbackRecord | Dropped] = []
@@ -126,7 +130,7 @@ def _feedback_row(record: Json) -> list[Record]:
     if (message_id := chat.call_id(meta.get("message_id"))) is None:
         raise BadRecord("the feedback names no message")
     ts = chat.first(record.get("updated_at"), record.get("created_at"))
-    user, own_id = chat.text(record.get("user_id")), chat.identifier(record.get("id"))
+    user, own_id = chat.user(record.get("user_id")), chat.identifier(record.get("id"))
     said = [*_opinions(data, own_id, message_id, user, ts, chat.text(data.get("model_id")))]
     if not said:
         raise BadRecord("the feedback says nothing")
@@ -139,7 +143,7 @@ def _from_snapshot(record: Json, message_id: str) -> list[Record]:
     try:
         tree = Tree.of(row.get("chat"))
         node = next((node for node in tree.answers() if node["id"] == message_id), None)
-        found = _call(tree, node, row, chat.text(row.get("user_id"))) if node is not None else None
+        found = _call(tree, node, row, chat.user(row.get("user_id"))) if node is not None else None
     except BadRecord:
         return []
     return [] if found is None else [found]

@@ -84,10 +84,13 @@ class Tree:
         return next((above["id"] for above in self.before(node)[::-1] if above.get("role") == "assistant"), None)
 
     def asked_again(self) -> dict[str, Json]:
-        """By the id of an answer, the next one that the same model gave to the same message, in the same column."""
+        """By the id of an answer, the next one that the same model gave to the same message, in the same column.
+
+        Their times say which is the next: the order of an object's keys does not outlive every tool.
+        """
         last: dict[tuple[str, ...], str] = {}
         found = {}
-        for node in self.answers():
+        for node in sorted(self.answers(), key=lambda node: chat.number(node.get("timestamp")) or 0):
             place = (str(node.get("parentId")), str(node.get("model")), str(node.get("modelIdx")))
             if place in last:
                 found[last[place]] = node

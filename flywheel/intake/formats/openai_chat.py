@@ -46,7 +46,7 @@ def _matches(record: Json) -> bool:
     return "messages" in record or "choices" in record
 
 
-@log_format("openai_chat", _matches)
+@log_format("openai_chat", _matches, "`request` with `response`, or `messages`, or `choices`")
 def parse(record: Json, context: Context) -> Parsed:
     """Read one record of any of the three shapes: the call, then what its metadata says about it."""
     call = _read(record)
@@ -72,7 +72,6 @@ def _read(record: Json) -> InteractionRecord:
 def _call(record: Json, request: Json, response: Json, *, streamed: bool = False) -> InteractionRecord:
     metadata = {**chat.mapping(record.get("metadata")), **chat.mapping(request.get("metadata"))}
     model = chat.text(request.get("model")) or ""
-    stored = {key: value for key, value in request.items() if key in _STORED_PARAMS and value is not None}
     failed = bool(response.get("error"))
     return InteractionRecord(
         call_id=chat.call_id(chat.first(response.get("id"), record.get("id"))),
@@ -80,9 +79,9 @@ def _call(record: Json, request: Json, response: Json, *, streamed: bool = False
         messages=chat.messages(_rows(request)),
         choices=[] if failed and not response.get("choices") else chat.choices(response.get("choices")),
         tools=chat.tools(request.get("tools")),
-        params=stored if request is record else chat.params(request),
+        params=_stored_params(record) if request is record else chat.params(request),
         conversation_id=chat.identifier(chat.first(metadata.get("conversation_id"), record.get("conversation_id"))),
-        user=chat.text(chat.first(request.get("user"), record.get("user"))),
+        user=chat.user(*(of.get(key) for of in (request, record) for key in chat.USERS)),
         model=model,
         release=chat.text(response.get("model")) or model,
         stream=request.get("stream") is True or streamed,
@@ -91,6 +90,10 @@ def _call(record: Json, request: Json, response: Json, *, streamed: bool = False
         latency_ms=chat.number(record.get("latency_ms")),
         metadata=metadata,
     )
+
+
+def _stored_params(record: Json) -> Json:
+    return {key: value for key, value in record.items() if key in _STORED_PARAMS and value is not None}
 
 
 def _rows(request: Json) -> Any:
@@ -153,6 +156,6 @@ def _fine_tuning_row(record: Json) -> InteractionRecord:
         messages=messages[:last],
         choices=[Choice(0, messages[last], None)],
         tools=chat.tools(record.get("tools")),
-        user=chat.text(record.get("user")),
+        user=chat.user(*(record.get(key) for key in chat.USERS)),
         metadata=chat.mapping(record.get("metadata")),
     )

@@ -24,7 +24,7 @@ def is_preference(record: Json) -> bool:
     return any(key in record for key in _PREFERRED)
 
 
-@log_format("openai_preference", is_preference)
+@log_format("openai_preference", is_preference, "`preferred_output` or `preferred_completion`")
 def parse(record: Json, context: Context) -> list[Record]:
     """Read one row: the call, then the preference. A row whose outputs are alike prefers nothing and is skipped."""
     given = record.get("input")

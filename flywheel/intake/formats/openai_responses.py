@@ -43,7 +43,7 @@ def _matches(record: Json) -> bool:
     return record.get("object") == "response" and "output" in record
 
 
-@log_format("openai_responses", _matches)
+@log_format("openai_responses", _matches, "`request` with `input` and `response`, or `object` response with `output`")
 def parse(record: Json, context: Context) -> InteractionRecord:
     """Read one record of either shape. A response that is still being made is skipped, and so are other endpoints'."""
     request = record["request"] if isinstance(record.get("request"), dict) else record
@@ -62,7 +62,6 @@ def parse(record: Json, context: Context) -> InteractionRecord:
     metadata = {**chat.mapping(record.get("metadata")), **chat.mapping(request.get("metadata"))}
     previous = chat.identifier(chat.first(request.get("previous_response_id"), response.get("previous_response_id")))
     model = chat.text(request.get("model")) or chat.text(response.get("model")) or ""
-    user = (chat.text(of.get(key)) for of in (request, record) for key in ("user", "safety_identifier"))
     return InteractionRecord(
         call_id=chat.call_id(response.get("id")),
         ts=chat.first(*(record.get(key) for key in ("timestamp", "ts")), response.get("created_at")),
@@ -72,7 +71,7 @@ def parse(record: Json, context: Context) -> InteractionRecord:
         params=_params(request, stored=request is record),
         conversation_id=_conversation(request, response, metadata),
         parent_id=previous,
-        user=chat.first(*user),
+        user=chat.user(*(of.get(key) for of in (request, record) for key in chat.USERS)),
         model=model,
         release=chat.text(response.get("model")) or model,
         stream=request.get("stream") is True or response is not logged,

@@ -14,7 +14,9 @@ from typing import Any
 
 from flywheel.intake.decode import inner
 from flywheel.intake.formats import chat
+from flywheel.intake.formats.langfuse import generation
 from flywheel.intake.formats.otel_evaluation import (
+    EVENT,
     SPAN,
     TRACE,
     conversation,
@@ -23,7 +25,8 @@ from flywheel.intake.formats.otel_evaluation import (
     user,
     values,
 )
-from flywheel.intake.formats.otel_messages import CHOICE, answers, prompt
+from flywheel.intake.formats.otel_langfuse import is_generation, observation
+from flywheel.intake.formats.otel_messages import CHOICE, MESSAGE_EVENT, answers, prompt
 from flywheel.intake.formats.otlp import Span, is_telemetry, spans
 from flywheel.intake.formats.pieces import function_tools
 from flywheel.intake.formats.registry import log_format
@@ -43,17 +46,28 @@ _CALLS = ("chat", "text_completion", "generate_content", "completion")
 _DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
 _USAGE = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
 _PARAMS = {"stop_sequences": "stop", "choice.count": "n"}
+_TASK_NAMES = (
+    *("gen_ai.request.model", "gen_ai.prompt.name", "gen_ai.agent.name", "gen_ai.workflow.name"),
+    *("traceloop.workflow.name", "langfuse.trace.name"),
+)
 _STREAMS = ("gen_ai.request.stream", "gen_ai.is_streaming", "llm.is_streaming")
 
 
-@log_format("otel", is_telemetry)
+@log_format(
+    "otel",
+    is_telemetry,
+    "an OTLP envelope such as `resourceSpans`, or `attributes` with `name`, `eventName` or `body`",
+)
 def parse(record: Json, context: Context) -> list[Record | Dropped]:
     """Read one record: its calls, then the evaluations. What is broken in one span does not cost the others."""
     calls: list[InteractionRecord] = []
     feedback: list[FeedbackRecord] = []
     refused: list[BadRecord | SkippedRecord] = []
     for span in spans(record):
+        if not tells(span):
+            continue
         try:
+            chat.check_task(context, *task_names(span))
             call = _call(span, context) if _is_call(span) else None
             calls += [call] if call is not None else []
             feedback += evaluations(span, call.call_id if call is not None else None, context)
@@ -65,10 +79,34 @@ def parse(record: Json, context: Context) -> list[Record | Dropped]:
     raise refused[0] if refused else SkippedRecord("no model call in it")
 
 
+def tells(span: Span) -> bool:
+    """Whether a span, or the log records of one, may hold a call or an evaluation. From all others nothing is read."""
+    return is_evaluation(span) or any(event.name == EVENT for event in span.events) or _is_call(span)
+
+
+def asks(span: Span) -> bool:
+    """Whether there are messages of a prompt in the span's events."""
+    return any(MESSAGE_EVENT.match(event.name) for event in span.events)
+
+
+def task_names(span: Span) -> list[Any]:
+    """What may be a task's name: model, prompt, agent, workflow or tag of the span, and the service that sent it."""
+    found = [span.attributes.get(key) for key in _TASK_NAMES]
+    tags = span.attributes.get("langfuse.trace.tags")
+    return [*found, *(tags if isinstance(tags, list) else ()), span.resource.get("service.name")]
+
+
+def response_id(span: Span) -> str | None:
+    """The id that the answer had for whoever asked."""
+    return chat.text(_attributes(span).get("gen_ai.response.id"))
+
+
 def _is_call(span: Span) -> bool:
     """Whether a span is a model call; one that does not name its operation, by what it holds."""
     if is_evaluation(span):
         return False
+    if is_generation(span):
+        return True
     attributes = _attributes(span)
     operation = chat.first(attributes.get("gen_ai.operation.name"), attributes.get("llm.request.type"))
     if operation is not None:
@@ -87,6 +125,8 @@ def _attributes(span: Span) -> Json:
 
 
 def _call(span: Span, context: Context) -> InteractionRecord:
+    if is_generation(span):
+        return generation(observation(span), {}, context)
     attributes = _attributes(span)
     messages, choices = prompt(attributes, span.events), answers(attributes, span.events)
     failed = span.failed or attributes.get("error.type") is not None

@@ -26,7 +26,7 @@ _CONVERSATIONS = (
     *("gen_ai.conversation.id", "session.id", "gen_ai.session.id"),
     *("traceloop.association.properties.conversation_id", "traceloop.association.properties.session_id"),
 )
-_USERS = ("user.id", "enduser.id", "gen_ai.user.id", "traceloop.association.properties.user_id")
+_USERS = ("user.id", "enduser.id", "gen_ai.user.id", "gen_ai.user", "traceloop.association.properties.user_id")
 _BY_USER = re.compile(r"thumb|like|vote|user|human", re.IGNORECASE)
 _VERDICTS = {"pass": True, "passed": True, "fail": False, "failed": False}
 
@@ -38,7 +38,7 @@ def conversation(attributes: Json) -> str | None:
 
 def user(attributes: Json) -> str | None:
     """The user that attributes name."""
-    return chat.text(chat.first(*(attributes.get(key) for key in _USERS)))
+    return chat.user(*(attributes.get(key) for key in _USERS))
 
 
 def is_evaluation(span: Span) -> bool:

@@ -16,7 +16,9 @@ from flywheel.intake.formats.otlp import Event, plain
 from flywheel.intake.formats.pieces import Piece, answer_of, call, messages_of, result, text
 from flywheel.intake.records import BadRecord, Choice, Json
 
-_MESSAGE_EVENT = re.compile(r"gen_ai\.(system|developer|user|assistant|tool)\.message\Z")
+MESSAGE_EVENT = re.compile(r"gen_ai\.(system|developer|user|assistant|tool)\.message\Z")
+"""The events that bring the prompt, one for each message."""
+
 CHOICE = "gen_ai.choice"
 """The event that brings an answer."""
 
@@ -58,7 +60,7 @@ def _input(attributes: Json, events: list[Event]) -> list[Json]:
         return [chat.message(row, "user") for row in rows]
     if (held := attributes.get("gen_ai.prompt")) not in (None, ""):
         return freeform.prompt(held)[0]
-    named = [(match[1], _body(event)) for event in events if (match := _MESSAGE_EVENT.match(event.name))]
+    named = [(match[1], _body(event)) for event in events if (match := MESSAGE_EVENT.match(event.name))]
     return [_event_message(role, body) for role, body in named]
 
 

@@ -7,6 +7,7 @@ print. Attributes are key/value lists with typed values or plain objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ _ENVELOPES = (
     (("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs")),
 )
 _ENTRIES = ("spans", "logRecords", "log_records")
+_TYPES = ("stringValue", "boolValue", "bytesValue", "intValue", "doubleValue", "arrayValue", "kvlistValue")
 _FAILED = (2, "2", "ERROR", "STATUS_CODE_ERROR", "StatusCode.ERROR", "Error")
 
 
@@ -42,6 +44,7 @@ class Span:
     Args:
         start: as found, as is ``end``.
         failed: whether its status is an error.
+        resource: attributes of what sent it.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Span:
     attributes: Json = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     is_log: bool = False
+    resource: Json = field(default_factory=dict)
 
 
 def is_telemetry(record: Json) -> bool:
@@ -67,9 +71,9 @@ def spans(record: Json) -> list[Span]:
     """The spans of a record, in order; log records follow, put together by span. Raises BadRecord for broken shapes."""
     found: list[Span] = []
     logs: dict[tuple[str | None, str | None], Span] = {}
-    for entry in _entries(record):
+    for entry, resource in _entries(record):
         if "name" in entry:
-            found.append(_span(entry))
+            found.append(_span(entry, resource))
             continue
         trace, own = _id(entry, "trace"), _id(entry, "span")
         attributes = plain_attributes(entry.get("attributes"))
@@ -77,21 +81,24 @@ def spans(record: Json) -> list[Span]:
         ts = _get(
             entry, "timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano", "timestamp"
         )
-        held = logs.setdefault((trace, own), Span("", trace, own, start=_time(ts), is_log=True))
+        held = logs.setdefault((trace, own), Span("", trace, own, start=_time(ts), is_log=True, resource=resource))
         held.events.append(Event(str(name), _time(ts), attributes, plain(entry.get("body"))))
     return [*found, *logs.values()]
 
 
-def _entries(record: Json) -> list[Json]:
-    """Spans and log records as they stand."""
+def _entries(record: Json) -> Iterator[tuple[Json, Json]]:
+    """Spans and log records as they stand, each with the attributes of its resource."""
     for outer, inner_keys in _ENVELOPES:
         if (resources := _get(record, *outer)) is not None:
-            scopes = [scope for resource in _objects(resources) for scope in _objects(_get(resource, *inner_keys))]
-            return [entry for scope in scopes for entry in _objects(_get(scope, *_ENTRIES))]
-    return [record]
+            for row in _objects(resources):
+                resource = plain_attributes(chat.mapping(row.get("resource")).get("attributes"))
+                for scope in _objects(_get(row, *inner_keys)):
+                    yield from ((entry, resource) for entry in _objects(_get(scope, *_ENTRIES)))
+            return
+    yield record, plain_attributes(chat.mapping(record.get("resource")).get("attributes"))
 
 
-def _span(entry: Json) -> Span:
+def _span(entry: Json, resource: Json) -> Span:
     events = []
     for event in _objects(entry.get("events")):
         ts = _time(_get(event, "timeUnixNano", "time_unix_nano", "timestamp", "time"))
@@ -109,6 +116,7 @@ def _span(entry: Json) -> Span:
         failed=not isinstance(code, bool | list | dict) and code in _FAILED,
         attributes=plain_attributes(entry.get("attributes")),
         events=events,
+        resource=resource,
     )
 
 
@@ -123,10 +131,12 @@ def plain_attributes(value: Any) -> Json:
 
 def plain(value: Any) -> Any:
     """A value without its type: ``{"intValue": "5"}`` is 5. One that carries none stays as it is."""
-    if not isinstance(value, dict) or len(value) != 1:
+    if not isinstance(value, dict):
         return value
-    ((kind, held),) = value.items()
-    kind = kind.replace("_v", "V")
+    typed = [(kind, held) for key, held in value.items() if (kind := key.replace("_v", "V")) in _TYPES]
+    if len(typed) != 1:
+        return value
+    ((kind, held),) = typed
     if kind in ("stringValue", "boolValue", "bytesValue"):
         return held
     if kind in ("intValue", "doubleValue"):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flywheel.errors import IntakeError
+from flywheel.intake.decode import noting
 from flywheel.intake.records import (
     BadRecord,
     Context,
@@ -23,15 +24,24 @@ Matches = Callable[[Json], bool]
 
 @dataclass(frozen=True)
 class LogFormat:
-    """A log format: ``matches`` looks at keys only, ``parse`` makes records or raises Bad- or SkippedRecord."""
+    """A log format: ``matches`` looks at keys only, ``parse`` makes records or raises Bad- or SkippedRecord.
+
+    Args:
+        keys: what ``matches`` looks for, in words, for a person who asks why the format was detected.
+    """
 
     name: str
     matches: Matches
     parse: Parse
+    keys: str = ""
 
-    def records(self, record: Json, context: Context) -> tuple[Record | Dropped, ...]:
-        """All that ``parse`` finds in one input record, in its order. Raises Bad- or SkippedRecord."""
-        found = self.parse(record, context)
+    def records(self, record: Json, context: Context, repairs: set[str] | None = None) -> tuple[Record | Dropped, ...]:
+        """All that ``parse`` finds in one input record, in its order. Raises Bad- or SkippedRecord.
+
+        Args:
+            repairs: takes in what was repaired in JSON texts inside the record.
+        """
+        found = noting(set() if repairs is None else repairs, self.parse, record, context)
         if isinstance(found, InteractionRecord | FeedbackRecord):
             return (found,)
         if all(isinstance(one, Dropped) for one in found):
@@ -42,11 +52,11 @@ class LogFormat:
 FORMATS: dict[str, LogFormat] = {}
 
 
-def log_format(name: str, matches: Matches) -> Callable[[Parse], Parse]:
+def log_format(name: str, matches: Matches, keys: str = "") -> Callable[[Parse], Parse]:
     """Register the decorated function as the parser of ``name``; detection asks formats in order of registration."""
 
     def add(parse: Parse) -> Parse:
-        FORMATS[name] = LogFormat(name, matches, parse)
+        FORMATS[name] = LogFormat(name, matches, parse, keys)
         return parse
 
     return add

@@ -27,6 +27,7 @@ from flywheel.intake.records import BadRecord, Choice, Context, InteractionRecor
 _CALLS = ("ChatInference", "JsonInference")
 _PROVIDER_CALLS = ("ModelInference", "BatchModelInference", "BatchRequest", "ModelInferenceCache")
 _EVALUATIONS = ("tensorzero::evaluation_run_id", "tensorzero::eval_run_id", "tensorzero::dynamic_evaluation_run_id")
+_USERS = ("user_id", "user", "end_user")
 
 
 def _matches(record: Json) -> bool:
@@ -45,7 +46,11 @@ def _table(record: Json) -> str | None:
     return feedback_table(record)
 
 
-@log_format("tensorzero", _matches)
+@log_format(
+    "tensorzero",
+    _matches,
+    "`table`, or `function_name`, `variant_name` and `episode_id`, or `value` with `target_id` or `inference_id`",
+)
 def parse(record: Json, context: Context) -> Parsed:
     """Read one row. A call of a function that is another configured task is skipped."""
     table = _table(record)
@@ -55,13 +60,14 @@ def parse(record: Json, context: Context) -> Parsed:
 
 
 def _call(record: Json, context: Context) -> InteractionRecord:
-    tags = chat.mapping(inner(record.get("tags")))
+    tags = dict(chat.mapping(inner(record.get("tags"))))
     function = chat.text(record.get("function_name")) or ""
     if function.startswith("tensorzero::llm_judge::") or any(tag in tags for tag in _EVALUATIONS):
         raise SkippedRecord("evaluation run")
     chat.check_task(context, function)
     if (own := chat.call_id(chat.first(record.get("id"), record.get("inference_id")))) is None:
         raise BadRecord("no id")
+    user = chat.user(*[tags.pop(key, None) for key in _USERS])  # a raw id must not stay among the tags
     about = {"tensorzero_function": function, "tensorzero_variant": record.get("variant_name")}
     return InteractionRecord(
         call_id=own,
@@ -71,7 +77,7 @@ def _call(record: Json, context: Context) -> InteractionRecord:
         tools=_tools(record),
         params=_params(record),
         conversation_id=chat.identifier(record.get("episode_id")),
-        user=chat.text(chat.first(*(tags.get(key) for key in ("user_id", "user", "end_user")))),
+        user=user,
         model=function,
         release=chat.text(record.get("variant_name")) or "",
         stream=chat.number(record.get("ttft_ms")) is not None,

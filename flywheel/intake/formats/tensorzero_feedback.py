@@ -48,7 +48,7 @@ def said(table: str, record: Json, context: Context) -> FeedbackRecord:
     name = metric.rpartition(_EVALUATOR)[2]
     judged = _JUDGE in tags or _EVALUATOR in metric
     human = str(tags.get(_HUMAN)).lower() == "true"
-    author = chat.first(*(chat.text(tags.get(key)) for key in _AUTHORS), name if judged and not human else None)
+    author = chat.user(*(tags.get(key) for key in _AUTHORS), name if judged and not human else None)
     source = "reviewer" if human else "judge" if judged else "user"
     kind, value, text = _said(table, name, record.get("value"))
     ts = row_time(record, own)
