@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import threading
 
 # Before torch or tokenizers can be imported: tests are many small runs, and threads would only fight each other.
@@ -35,6 +36,9 @@ from flywheel.store.registry import Registry, schema
 
 if TYPE_CHECKING:
     from flywheel.models import Compute, ModelDir
+
+# A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that: tests send it to some.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Property tests try the same examples every time, so that a red test is the change's doing; `make search` looks for new
 # ones. The first failure is all that a trial of broken rules needs. No time limit: these machines are shared.

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from flywheel.intake import erased as erasing
+from flywheel.intake.batch import Batch, Entry, Part, Rejected, call_rows, joined
 from flywheel.intake.conversations import Rewrites, number_turns
 from flywheel.intake.known import Known, Lookup, feedback_keys
-from flywheel.intake.normalise import Normaliser, day
+from flywheel.intake.normalise import day
 from flywheel.intake.orphans import Target, Waiting, metadata_targets, resolved
 from flywheel.intake.quarantine import quarantine_row
-from flywheel.intake.records import Dropped, FeedbackRecord, InteractionRecord, Json, Record
+from flywheel.intake.records import Json
 from flywheel.intake.report import SourceReport
 from flywheel.store.compaction import retire
 from flywheel.store.erased import Erased
@@ -33,48 +35,12 @@ from flywheel.store.segments import Segment, register, unregister, visible, writ
 LATE = timedelta(hours=1)
 """A record this much older than the newest of its source is late."""
 
-_CLASH = "same id as another record, other content"
+CLASH = "same id as another record, other content"
+"""Reason of a record that is another one's namesake."""
 
 
-@dataclass(frozen=True)
-class Rejected:
-    """A record that ended before it was understood: ``quarantined`` or ``skipped``, and why."""
-
-    outcome: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Item:
-    """A line of a file and what was made of it.
-
-    Args:
-        raw: the first bytes of the line, for quarantine.
-        notes: repairs that were made.
-    """
-
-    file: str
-    offset: int
-    raw: bytes
-    found: Sequence[Record | Dropped] | Rejected
-    notes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Part:
-    """One record of an item as rows of its table: several for several choices."""
-
-    record: Record
-    rows: list[Json]
-    quality: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An item with its parts; none when it was rejected."""
-
-    item: Item
-    parts: list[Part]
+Quarantine = Callable[[Sequence[Json]], Rewrites]
+"""Given the rows of a chunk that end in quarantine, the segments of that table to hide and those in their place."""
 
 
 @dataclass
@@ -96,12 +62,11 @@ class ChunkWriter:
 
     Args:
         run: name of the intake run, for the counts.
+        now: when that run began.
     """
 
-    def __init__(self, home: Home, registry: Registry, normaliser: Normaliser, run: str) -> None:
-        self.home, self.registry, self.run = home, registry, run
-        self.task = normaliser.task
-        self._normaliser = normaliser
+    def __init__(self, home: Home, registry: Registry, task: str, run: str, now: datetime) -> None:
+        self.home, self.registry, self.task, self.run, self._now = home, registry, task, run, now
         self._lookup = Lookup(home, registry, self.task)
         self._waiting: Waiting | None = None
         with registry.read() as tx:
@@ -116,37 +81,35 @@ class ChunkWriter:
         return self._waiting
 
     def take(
-        self, source: str, items: Sequence[Item], position: Json, watermark: datetime | None, notes: Sequence[str] = ()
+        self,
+        source: str,
+        batches: Sequence[Batch],
+        position: Json | None,
+        watermark: datetime | None,
+        notes: Sequence[str] = (),
+        quarantine: Quarantine | None = None,
     ) -> Outcome:
         """Classify and commit one chunk, with the source's new position; all of it becomes visible, or none.
 
         Args:
+            position: None leaves the source's position and watermark as they are: its records are read once more.
             watermark: newest time that the source has shown so far.
             notes: remarks for the report that belong to no record.
+            quarantine: what changes in the quarantine table when these rows end there; None adds them.
         """
         outcome = Outcome(SourceReport(source), watermark)
         outcome.report.note(*notes)
-        entries = [entry for item in items if (entry := self._welcome(self._entry(item), outcome)) is not None]
+        calls, entries = joined(batches)
+        entries = [own for entry in entries if (own := self._welcome(entry, outcome)) is not None]
         known = self._known([part for entry in entries for part in entry.parts])
         stored = set(known.conversations)
         for entry in entries:
             self._classify(entry, known, outcome)
         outcome.report.check()
-        rewrites = number_turns(self.home, self.registry, self.task, outcome.interactions, stored)
-        self._commit(outcome, rewrites, position)
+        rewrites = number_turns(self.home, self.registry, self.task, outcome.interactions, stored, self._lookup.holding)
+        self._commit(outcome, calls, rewrites, position, quarantine)
         self.joined += outcome.joined
         return outcome
-
-    def _entry(self, item: Item) -> Entry:
-        found = () if isinstance(item.found, Rejected) else item.found
-        return Entry(item, [self._part(item, one) for one in found if not isinstance(one, Dropped)])
-
-    def _part(self, item: Item, record: Record) -> Part:
-        if isinstance(record, InteractionRecord):
-            rows = self._normaliser.interaction(record, item.file, item.offset)
-            return Part(record, rows, rows[0]["ts_quality"])
-        row, quality = self._normaliser.feedback(record, item.file, item.offset)
-        return Part(record, [row], quality)
 
     def _welcome(self, entry: Entry, outcome: Outcome) -> Entry | None:
         """The entry without what belongs to an erased user, or None when nothing is left: then it counts as skipped.
@@ -156,10 +119,9 @@ class ChunkWriter:
         """
         if not self._erased.anybody:
             return entry
-        found = entry.item.found
-        if isinstance(found, Rejected):
-            text = entry.item.raw.decode("utf-8", "replace")
-            if found.outcome != "quarantined" or not self._erased.mentioned(text):
+        if entry.rejected is not None:
+            text = entry.raw.decode("utf-8", "replace")
+            if entry.rejected.outcome != "quarantined" or not self._erased.mentioned(text):
                 return entry
             outcome.report.count("skipped", erasing.BY_USER)
             return None
@@ -168,20 +130,20 @@ class ChunkWriter:
         call_gone = ""
         for part in entry.parts:
             why = erasing.reason(self._erased, part.rows)
-            if why is None and call_gone and isinstance(part.record, FeedbackRecord):
+            if why is None and call_gone and not part.call:
                 why = erasing.ABOUT_USER, call_gone
             if why is None:
                 left.append(part)
                 continue
             gone.append(why[0])
-            if isinstance(part.record, InteractionRecord):
+            if part.call:
                 call_gone = why[1]
             names = erasing.names(self._erased, part.rows, why[1])
             outcome.erased |= names
             self._erased.add(names)
         if left:
             outcome.report.note(*(f"part dropped: {rule}" for rule in sorted(set(gone))))
-            return Entry(entry.item, left)
+            return replace(entry, parts=left)
         outcome.report.count("skipped", gone[0])
         return None
 
@@ -191,12 +153,13 @@ class ChunkWriter:
         targets: set[Target] = set()
         feedback: set[Any] = set()
         for part in parts:
-            if isinstance(part.record, InteractionRecord):
-                ids.update(own["interaction_id"] for own in part.rows)
-                targets.add(("conversation", part.rows[0]["conversation_id"]))
+            own = part.rows[0]
+            if part.call:
+                ids.update(row["interaction_id"] for row in part.rows)
+                targets.add(("conversation", own["conversation_id"]))
             else:
-                targets.add((part.record.target_kind, part.record.target))
-                feedback.update(feedback_keys(part.rows[0]))
+                targets.add((own["target_kind"], own["target_id"]))
+                feedback.update(feedback_keys(own))
         known = self._lookup.known(ids, targets, feedback)
         if feedback:
             for waiting in self.waiting:
@@ -204,50 +167,50 @@ class ChunkWriter:
         return known
 
     def _classify(self, entry: Entry, known: Known, outcome: Outcome) -> None:
-        if isinstance(entry.item.found, Rejected):
-            self._reject(entry.item, entry.item.found, outcome)
+        if entry.rejected is not None:
+            self._reject(entry, entry.rejected, outcome)
             return
         ends = [(part, self._take(part, known, outcome)) for part in entry.parts]
         clash = any(end == "clash" for _, end in ends)
         if new := [part for part, end in ends if end == "new"]:
-            self._count_kept(entry.item, new, outcome)
-            dropped = [one.reason for one in entry.item.found if isinstance(one, Dropped)] + [_CLASH] * clash
+            self._count_kept(entry, new, outcome)
+            dropped = [*entry.dropped, *[CLASH] * clash]
             outcome.report.note(*(f"part dropped: {reason}" for reason in dropped))
         elif clash:
-            self._reject(entry.item, Rejected("quarantined", _CLASH), outcome)
+            self._reject(entry, Rejected("quarantined", CLASH), outcome)
         else:
             outcome.report.count("duplicate")
 
     def _take(self, part: Part, known: Known, outcome: Outcome) -> str:
         """Take a part in if it is ``new``; else it is ``known``, or a ``clash``: a known id with other content."""
-        if isinstance(part.record, InteractionRecord):
-            return self._interaction(part.rows, part.record, known, outcome)
-        return self._feedback(part.rows[0], known, outcome)
+        return self._call(part, known, outcome) if part.call else self._feedback(part.rows[0], known, outcome)
 
-    def _reject(self, item: Item, rejected: Rejected, outcome: Outcome) -> None:
+    def _reject(self, entry: Entry, rejected: Rejected, outcome: Outcome) -> None:
         outcome.report.count(rejected.outcome, rejected.reason)
         if rejected.outcome == "quarantined":
-            row = quarantine_row(item.file, item.offset, item.raw, rejected.reason, self._normaliser.now)
+            row = quarantine_row(entry.file, entry.offset, entry.raw, rejected.reason, self._now)
             outcome.quarantine.append(row)
 
-    def _interaction(self, rows: list[Json], record: InteractionRecord, known: Known, outcome: Outcome) -> str:
+    def _call(self, part: Part, known: Known, outcome: Outcome) -> str:
+        rows = part.rows
         hashes = {own["interaction_id"]: own["content_hash"] for own in rows}
         if hashes.items() <= known.interactions.items():
             return "known"
-        if not hashes.keys().isdisjoint(known.interactions):
-            return "clash"
-        known.add_interaction(rows, record.metadata)
+        if any(own in known.interactions for own in hashes):
+            return "known" if part.secondhand else "clash"
+        known.add_interaction(rows, part.metadata)
         outcome.interactions.extend(rows)
-        targets: list[Target] = [("interaction", own) for own in hashes]
-        targets += [("conversation", rows[0]["conversation_id"]), *metadata_targets(record.metadata)]
-        joined = self.waiting.take(targets, rows[0]["interaction_id"])
-        outcome.feedback.extend(joined)
-        outcome.joined += len(joined)
-        outcome.orphans_changed |= bool(joined)
+        if self.waiting:
+            targets: list[Target] = [("interaction", own) for own in hashes]
+            targets += [("conversation", rows[0]["conversation_id"]), *metadata_targets(part.metadata)]
+            found = self.waiting.take(targets, rows[0]["interaction_id"])
+            outcome.feedback.extend(found)
+            outcome.joined += len(found)
+            outcome.orphans_changed |= bool(found)
         return "new"
 
     def _feedback(self, own: Json, known: Known, outcome: Outcome) -> str:
-        if not known.feedback.isdisjoint(feedback_keys(own)):
+        if any(key in known.feedback for key in feedback_keys(own)):
             return "known"
         known.add_feedback(own)
         target = known.find((own["target_kind"], own["target_id"]))
@@ -258,23 +221,41 @@ class ChunkWriter:
             outcome.feedback.append(resolved(own, target))
         return "new"
 
-    def _count_kept(self, item: Item, new: Sequence[Part], outcome: Outcome) -> None:
+    def _count_kept(self, entry: Entry, new: Sequence[Part], outcome: Outcome) -> None:
         """Count a record once; of several times in it the newest says whether it is late."""
-        outcome.report.count("kept", *(f"repaired: {note}" for note in item.notes))
-        outcome.report.note(*(f"time {quality}" for quality in sorted({part.quality for part in new} - {"ok"})))
-        times = [part.rows[0]["ts"] for part in new if part.quality == "ok"]
-        if not times:
+        report, ok = outcome.report, [part for part in new if part.quality == "ok"]
+        report.count("kept")
+        if entry.notes:
+            report.note(*(f"repaired: {note}" for note in entry.notes))
+        if len(ok) < len(new):
+            report.note(*(f"time {quality}" for quality in sorted({part.quality for part in new} - {"ok"})))
+        if any(part.notes for part in new):
+            report.note(*{note for part in new for note in part.notes})
+        if not ok:
             return
-        ts = max(times)
+        ts: datetime = max(part.rows[0]["ts"] for part in ok)
         if outcome.watermark is not None and ts < outcome.watermark - LATE:
             outcome.report.late += 1
         outcome.watermark = max(outcome.watermark or ts, ts)
 
-    def _commit(self, outcome: Outcome, rewrites: Rewrites, position: Json) -> None:
-        written = [*rewrites.written]
-        for table in ("interactions", "feedback", "quarantine"):
-            written += self._write(table, getattr(outcome, table))
-        hidden = [*rewrites.hidden]
+    def _commit(
+        self,
+        outcome: Outcome,
+        calls: pa.Table,
+        rewrites: Rewrites,
+        position: Json | None,
+        quarantine: Quarantine | None,
+    ) -> None:
+        written, hidden = [*rewrites.written], [*rewrites.hidden]
+        for key, own in self._by_day(outcome.interactions):
+            written.append(write_segment(self.home, "interactions", self.task, key, call_rows(calls, own)))
+        written += self._write("feedback", outcome.feedback)
+        if quarantine is None:
+            written += self._write("quarantine", outcome.quarantine)
+        else:
+            changed = quarantine(outcome.quarantine)
+            written += changed.written
+            hidden += changed.hidden
         if outcome.orphans_changed:
             with self.registry.read() as tx:
                 hidden += [segment["path"] for segment in visible(tx, "orphans", self.task)]
@@ -289,13 +270,18 @@ class ChunkWriter:
         retire(self.home, hidden)
 
     def _write(self, table: str, rows: Sequence[Json]) -> list[Segment]:
-        by_day: dict[str, list[Json]] = defaultdict(list)
+        return [write_segment(self.home, table, self.task, key, own) for key, own in self._by_day(rows)]
+
+    def _by_day(self, rows: Sequence[Json]) -> list[tuple[str, list[Json]]]:
+        found: dict[str, list[Json]] = defaultdict(list)
         for row in rows:
-            by_day[day(row)].append(row)
-        return [write_segment(self.home, table, self.task, key, part) for key, part in sorted(by_day.items())]
+            found[day(row)].append(row)
+        return sorted(found.items())
 
 
-def _store_position(tx: Transaction, task: str, source: str, position: Json, watermark: datetime | None) -> None:
+def _store_position(tx: Transaction, task: str, source: str, position: Json | None, watermark: datetime | None) -> None:
+    if position is None:
+        return
     table = schema.sources
     mine = sa.and_(table.c.task == task, table.c.source == source)
     values = {

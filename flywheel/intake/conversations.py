@@ -1,27 +1,32 @@
 """The order of a conversation's turns, by time, also when an earlier turn arrives after a later one.
 
-Turns are ordered by time, then by how much the request holds (a longer history comes later; logs often have whole
-seconds), then by id. A late turn moves those after it: their rows are written anew in the same transaction.
+Turns are ordered by time (one that cannot be true counts as none, and comes first), then by how much the request holds
+(a longer history comes later; logs often have whole seconds), then by id. A late turn moves those after it: their rows
+are written anew in the same transaction.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
 
 from flywheel.intake.records import Json
+from flywheel.intake.times import order_time
 from flywheel.store import segments
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 from flywheel.store.segments import Segment, write_segment
 
 _SQL = (
-    "SELECT interaction_id, conversation_id, ts, turn_index, parent_interaction_id, choice_index,"
+    "SELECT interaction_id, conversation_id, ts, ts_quality, turn_index, parent_interaction_id, choice_index,"
     " strlen(request) AS request_length FROM rows WHERE conversation_id IN (SELECT unnest($1))"
 )
+
+
+Holding = Callable[[Collection[str]], list[str]]
 
 
 @dataclass
@@ -32,7 +37,9 @@ class Rewrites:
     written: list[Segment] = field(default_factory=list)
 
 
-def number_turns(home: Home, registry: Registry, task: str, rows: Sequence[Json], stored: Collection[str]) -> Rewrites:
+def number_turns(
+    home: Home, registry: Registry, task: str, rows: Sequence[Json], stored: Collection[str], holding: Holding
+) -> Rewrites:
     """Fill ``turn_index`` and ``parent_interaction_id`` of new rows in place; rewrite stored rows that move.
 
     A parent that the record itself names stays.
@@ -40,10 +47,12 @@ def number_turns(home: Home, registry: Registry, task: str, rows: Sequence[Json]
     Args:
         rows: new interaction rows.
         stored: ids of the conversations of ``rows`` that have turns in the store.
+        holding: finds the segments that may hold them.
     """
     old: dict[str, list[Json]] = defaultdict(list)
-    if stored:
-        for turn in segments.query(home, registry, "interactions", task, _SQL, [sorted(stored)]).to_pylist():
+    if among := holding(stored):
+        found = segments.query(home, registry, "interactions", task, _SQL, [sorted(stored)], among=among)
+        for turn in found.to_pylist():
             old[turn["conversation_id"]].append(turn)
     new: dict[str, list[Json]] = defaultdict(list)
     for row in rows:
@@ -60,7 +69,7 @@ def number_turns(home: Home, registry: Registry, task: str, rows: Sequence[Json]
                 del place["parent_interaction_id"]
             if any(turn[key] != value for key, value in place.items()):
                 moved[turn["interaction_id"]] = place
-    return _rewrite(home, registry, task, moved) if moved else Rewrites()
+    return _rewrite(home, registry, task, moved, among) if moved else Rewrites()
 
 
 def root(row: Json) -> str:
@@ -71,7 +80,7 @@ def root(row: Json) -> str:
 
 def _places(turns: Sequence[Json]) -> dict[str, Json]:
     keys = {
-        root(turn): (turn["ts"], turn.get("request_length") or len(turn.get("request", "")), root(turn))
+        root(turn): (order_time(turn), turn.get("request_length") or len(turn.get("request", "")), root(turn))
         for turn in turns
     }
     order = sorted(keys, key=lambda own: keys[own])
@@ -81,11 +90,11 @@ def _places(turns: Sequence[Json]) -> dict[str, Json]:
     }
 
 
-def _rewrite(home: Home, registry: Registry, task: str, moved: dict[str, Json]) -> Rewrites:
+def _rewrite(home: Home, registry: Registry, task: str, moved: dict[str, Json], among: Collection[str]) -> Rewrites:
     rewrites = Rewrites()
     with registry.read() as tx:
         candidates = segments.visible(tx, "interactions", task)
-    for segment in candidates:
+    for segment in (row for row in candidates if row["path"] in among):
         path = home.data / segment["path"]
         ids = pq.ParquetFile(path).read(columns=["interaction_id"]).column(0).to_pylist()
         if moved.keys().isdisjoint(ids):

@@ -12,9 +12,13 @@ import sqlalchemy as sa
 
 from flywheel.intake.orphans import Target, metadata_targets
 from flywheel.intake.records import Json
+from flywheel.intake.times import order_time
 from flywheel.store import segments
 from flywheel.store.home import Home
+from flywheel.store.keys import SegmentKeys
 from flywheel.store.registry import Registry, schema
+
+_SENDERS = "concat(source, chr(31), source_id)"
 
 
 @dataclass
@@ -26,20 +30,22 @@ class Known:
         conversations: ids of conversations with at least one interaction.
         feedback: feedback ids, and ``(source, source_id)`` pairs.
         newest: the newest interaction ``(ts, id)`` by metadata target.
+        wanted: the metadata targets that feedback of the chunk names.
     """
 
     interactions: dict[str, str] = field(default_factory=dict)
     conversations: set[str] = field(default_factory=set)
     feedback: set[Any] = field(default_factory=set)
     newest: dict[Target, tuple[datetime, str]] = field(default_factory=dict)
+    wanted: frozenset[Target] = frozenset()
 
     def add_interaction(self, rows: list[Json], metadata: Json) -> None:
         """Take in the rows of one interaction."""
         first = rows[0]
         self.interactions.update((row["interaction_id"], row["content_hash"]) for row in rows)
         self.conversations.add(first["conversation_id"])
-        for target in metadata_targets(metadata):
-            mine = (first["ts"], first["interaction_id"])
+        for target in self.wanted.intersection(metadata_targets(metadata)) if self.wanted else ():
+            mine = (order_time(first), first["interaction_id"])
             self.newest[target] = max(self.newest.get(target, mine), mine)
 
     def add_feedback(self, row: Json) -> None:
@@ -67,13 +73,24 @@ class Lookup:
 
     def __init__(self, home: Home, registry: Registry, task: str) -> None:
         self._home, self._registry, self._task = home, registry, task
+        self._keys = {
+            table: SegmentKeys(home, registry, table, task, keys)
+            for table, keys in (
+                ("interactions", ("interaction_id", "conversation_id")),
+                ("feedback", ("feedback_id", f"CASE WHEN source_id <> '' THEN {_SENDERS} END")),
+            )
+        }
+
+    def holding(self, names: Collection[str]) -> list[str]:
+        """Paths of the segments that may hold interactions or conversations of these ids."""
+        return self._keys["interactions"].segments_with(names)
 
     def known(self, interactions: Collection[str], targets: Collection[Target], feedback: Collection[Any]) -> Known:
         """Ask for these interaction ids, feedback targets and feedback keys.
 
         An id is looked up with its choices ``<id>#<k>`` only if they are named themselves.
         """
-        found = Known()
+        found = Known(wanted=frozenset(target for target in targets if target[0] == "metadata"))
         ids = sorted({*interactions, *(name for kind, name in targets if kind in ("interaction", "either"))})
         sql = "SELECT interaction_id, content_hash FROM rows WHERE interaction_id IN (SELECT unnest($1))"
         for row in self._query("interactions", sql, ids):
@@ -81,11 +98,11 @@ class Lookup:
         sql = "SELECT DISTINCT conversation_id FROM rows WHERE conversation_id IN (SELECT unnest($1))"
         names = sorted({name for kind, name in targets if kind in ("conversation", "either")})
         found.conversations = {row["conversation_id"] for row in self._query("interactions", sql, names)}
-        self._metadata(found, [target for target in targets if target[0] == "metadata"])
+        self._metadata(found)
         keys = sorted(key if isinstance(key, str) else "\x1f".join(key) for key in feedback)
         sql = (
             "SELECT feedback_id, source, source_id FROM rows WHERE feedback_id IN (SELECT unnest($1))"
-            " OR concat(source, chr(31), source_id) IN (SELECT unnest($1))"
+            f" OR {_SENDERS} IN (SELECT unnest($1))"
         )
         for row in self._query("feedback", sql, keys):
             found.add_feedback(row)
@@ -97,23 +114,24 @@ class Lookup:
             return []
         return segments.read_rows(self._home, self._registry, "orphans", self._task, "feedback_id")
 
-    def _metadata(self, found: Known, targets: list[Target]) -> None:
+    def _metadata(self, found: Known) -> None:
         # The canonical JSON of the metadata holds `"key":"value"` or `"key":value`: the text narrows, Python decides.
-        needles = sorted({needle for _, name in targets for needle in _needles(name)})
+        needles = sorted({needle for _, name in found.wanted for needle in _needles(name)})
         sql = (
-            "SELECT DISTINCT interaction_id, ts, metadata FROM rows, (SELECT unnest($1) AS needle)"
+            "SELECT DISTINCT interaction_id, ts, ts_quality, metadata FROM rows, (SELECT unnest($1) AS needle)"
             " WHERE choice_index = 0 AND contains(metadata, needle)"
         )
-        wanted = set(targets)
-        for row in self._query("interactions", sql, needles):
-            for target in wanted.intersection(metadata_targets(json.loads(row["metadata"]))):
-                mine = (row["ts"], row["interaction_id"])
+        for row in self._query("interactions", sql, needles, everywhere=True):
+            for target in found.wanted.intersection(metadata_targets(json.loads(row["metadata"]))):
+                mine = (order_time(row), row["interaction_id"])
                 found.newest[target] = max(found.newest.get(target, mine), mine)
 
-    def _query(self, table: str, sql: str, names: list[str]) -> list[Json]:
-        if not names:
+    def _query(self, table: str, sql: str, names: list[str], *, everywhere: bool = False) -> list[Json]:
+        among = None if everywhere and names else self._keys[table].segments_with(names)
+        if among == []:
             return []
-        rows: list[Json] = segments.query(self._home, self._registry, table, self._task, sql, [names]).to_pylist()
+        found = segments.query(self._home, self._registry, table, self._task, sql, [names], among=among)
+        rows: list[Json] = found.to_pylist()
         return rows
 
 

@@ -6,19 +6,22 @@ Everything here is a function of the record, the task and the home's key, so tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache, partial
 from typing import Any
 
+from flywheel.intake.marks import PARTS
 from flywheel.intake.records import Choice, FeedbackRecord, InteractionRecord, Json
 from flywheel.intake.times import UNKNOWN, parse_time
 from flywheel.store.digests import canonical_json, digest
-from flywheel.store.home import Home
+from flywheel.store.home import Home, audited, user_key
 
-_NO_ANSWER = Choice(0, {"role": "assistant", "content": ""}, None)
+_NO_ANSWER = [Choice(0, {"role": "assistant", "content": ""}, None)]
+_REMEMBERED = 100_000  # users and conversations come in again and again
 
 
-@dataclass(frozen=True)
 class Normaliser:
     """Makes rows for one task.
 
@@ -27,18 +30,24 @@ class Normaliser:
         now: when this run began; tells plausible times from others.
     """
 
-    home: Home
-    task: str
-    audit_share: float
-    now: datetime
+    def __init__(self, home: Home, task: str, audit_share: float, now: datetime) -> None:
+        self.task, self.audit_share, self.now = task, audit_share, now
+        secret = home.secret()
+        self._user_key = lru_cache(_REMEMBERED)(partial(user_key, secret))
+        self._audited = lru_cache(_REMEMBERED)(partial(audited, secret, share=audit_share))
 
-    def interaction(self, record: InteractionRecord, source: str, offset: int) -> list[Json]:
-        """One row per choice; the first has the record's id, the k-th later one ``<id>#<k>``."""
+    def interaction(self, record: InteractionRecord, source: str, offset: int, kinds: Sequence[str] = ()) -> list[Json]:
+        """One row per choice; the first has the record's id, the k-th later one ``<id>#<k>``.
+
+        Args:
+            kinds: of content that is not text; the metadata names them.
+        """
         ts, quality = parse_time(record.ts, self.now)
         root = record.call_id or _content_id(record)
         conversation = record.conversation_id or root
-        prompt = {"messages": record.messages, "tools": record.tools}
-        request = {**prompt, "params": record.params}
+        messages = canonical_json(record.messages)
+        tools = b"null" if record.tools is None else canonical_json(record.tools)
+        prompt = b'"messages":%b,"tools":%b}' % (messages, tools)
         shared = {
             "task": self.task,
             "tenant": "",
@@ -47,10 +56,12 @@ class Normaliser:
             "source_offset": offset,
             "conversation_id": conversation,
             "parent_interaction_id": record.parent_id or "",
-            "user_key": self.home.user_key(record.user),
+            "user_key": self._user_key(record.user),
             "ts": ts,
             "ts_quality": quality,
-            "request": _json(request),
+            "request": (
+                b'{"messages":%b,"params":%b,"tools":%b}' % (messages, canonical_json(record.params), tools)
+            ).decode(),
             "model_requested": record.model,
             "release": record.release,
             "stream": record.stream,
@@ -59,22 +70,22 @@ class Normaliser:
             "usage": _json(record.usage),
             "latency_ms": record.latency_ms,
             "cost": record.cost,
-            "prompt_hash": digest(prompt),
-            "metadata": _json(record.metadata),
+            "prompt_hash": hashlib.sha256(b"{" + prompt).hexdigest(),
+            "metadata": _json(record.metadata | {PARTS: [*kinds]} if kinds else record.metadata),
             # By conversation, so that one is never split between evaluation and training.
-            "audit": self.home.audited(conversation, self.audit_share),
+            "audit": self._audited(conversation),
             "audit_probability": self.audit_share,
         }
-        return [
-            shared
-            | {
-                "interaction_id": root if place == 0 else f"{root}#{place}",
-                "choice_index": place,
-                "response": _json({"message": choice.message, "finish_reason": choice.finish_reason}),
-                "content_hash": digest({**prompt, "answer": choice.message}),
-            }
-            for place, choice in enumerate(record.choices or [_NO_ANSWER])
-        ]
+        rows: list[Json] = []
+        for place, choice in enumerate(record.choices or _NO_ANSWER):
+            answer = canonical_json(choice.message)
+            row = shared.copy() if place else shared
+            row["interaction_id"] = f"{root}#{place}" if place else root
+            row["choice_index"] = place
+            row["response"] = (b'{"finish_reason":%b,"message":%b}' % (_text(choice.finish_reason), answer)).decode()
+            row["content_hash"] = hashlib.sha256(b'{"answer":%b,%b' % (answer, prompt)).hexdigest()
+            rows.append(row)
+        return rows
 
     def feedback(self, record: FeedbackRecord, source: str, offset: int) -> tuple[Json, str]:
         """The feedback row with its target as received, which `orphans` resolves, and the quality of its time."""
@@ -89,7 +100,7 @@ class Normaliser:
             "value": _json(record.value),
             "text": record.text,
             "source": record.source,
-            "author_key": self.home.user_key(record.author),
+            "author_key": self._user_key(record.author),
             "ts": ts if quality == "ok" else UNKNOWN,  # a time that cannot be true must not outrank another
             "ingested_at": self.now,
             "supersedes": record.supersedes,
@@ -103,7 +114,7 @@ class Normaliser:
 def day(row: Json) -> str:
     """The partition a row belongs to."""
     ts: datetime = row["ts"]
-    return ts.strftime("%Y-%m-%d")
+    return ts.date().isoformat()
 
 
 def _content_id(record: InteractionRecord) -> str:
@@ -119,6 +130,10 @@ def _content_id(record: InteractionRecord) -> str:
         "metadata": record.metadata,
     }
     return f"imp-{digest(content)[:32]}"
+
+
+def _text(value: str | None) -> bytes:
+    return b"null" if value is None else canonical_json(value)
 
 
 def _json(value: Any) -> str:

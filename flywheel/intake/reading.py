@@ -1,30 +1,36 @@
-"""Reading a source from its resume points to its end: lines to items, items to chunks of bounded size."""
+"""Reading a source from its resume points to its end: spans of lines to batches, batches to chunks of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import chain, islice
 from typing import Any
 
 import sqlalchemy as sa
 
 from flywheel.config import Config
-from flywheel.intake.chunk import ChunkWriter, Item, Rejected
-from flywheel.intake.decode import decode
-from flywheel.intake.detect import detect
-from flywheel.intake.formats import named
-from flywheel.intake.normalise import Normaliser
-from flywheel.intake.quarantine import MAX_RAW
-from flywheel.intake.reader import Line, read_lines
-from flywheel.intake.records import BadRecord, Context, SkippedRecord
+from flywheel.intake.batch import Batch
+from flywheel.intake.chunk import ChunkWriter
+from flywheel.intake.containers import read_records
+from flywheel.intake.mapping import Mapper, Select, Span, map_ahead, map_lines, workers
+from flywheel.intake.places import Readable
+from flywheel.intake.reader import FileFault, Line
 from flywheel.intake.report import SourceReport
-from flywheel.intake.sources import OpenFile, Source, look, resume_point
+from flywheel.intake.sources import NOTHING, UNREAD, WAITING, OpenFile, Source, look, resume_point
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, schema
 
-CHUNK_RECORDS = 5_000
-CHUNK_BYTES = 16 * 2**20
+CHUNK_RECORDS = 20_000
+CHUNK_BYTES = 64 * 2**20
+
+SPAN_RECORDS = 500
+SPAN_BYTES = 2**20
+
+ALONE_SPANS = 32
+"""Spans that are mapped before it is worth while to start other processes."""
 
 Progress = Callable[[SourceReport], None]
 
@@ -33,12 +39,20 @@ class Reading:
     """Reads sources of one task in one run."""
 
     def __init__(
-        self, config: Config, home: Home, registry: Registry, task: str, run: str, progress: Progress | None = None
+        self,
+        config: Config,
+        home: Home,
+        registry: Registry,
+        task: str,
+        run: str,
+        progress: Progress | None = None,
+        workers: int = 1,
     ) -> None:
-        share = config.task(task).labels.audit_share
-        self.writer = ChunkWriter(home, registry, Normaliser(home, task, share, datetime.now(UTC)), run)
-        self._context = Context(task, frozenset(config.tasks))
-        self._registry, self._task, self._progress = registry, task, progress
+        share, now = config.task(task).labels.audit_share, datetime.now(UTC)
+        self._mapper = Mapper(home, task, frozenset(config.tasks), share, now, config.formats)
+        self.context, self.normaliser = self._mapper.ready()
+        self.writer = ChunkWriter(home, registry, task, run, now)
+        self._registry, self._task, self._progress, self._workers = registry, task, progress, workers
 
     def position(self, source: Source) -> tuple[dict[str, Any], datetime | None]:
         """The stored resume points by file label, and the watermark."""
@@ -50,76 +64,104 @@ class Reading:
         mark = row["watermark"]
         return dict(row["position"]["files"]), datetime.fromisoformat(mark) if mark else None
 
-    def read(self, source: Source) -> SourceReport:
-        """Read a source to its end, committing chunk by chunk."""
+    def read(self, source: Source, again: Select | None = None) -> SourceReport:
+        """Read a source to its end, committing chunk by chunk.
+
+        Args:
+            again: read from the start of every file, what this makes of each item, and leave the resume points and the
+                watermark as they are.
+        """
+        with rare_collections():
+            return self._read(source, again)
+
+    def _read(self, source: Source, again: Select | None) -> SourceReport:
         report = SourceReport(source.name)
         positions, watermark = self.position(source)
-        items: list[Item] = []
+        if again is not None:
+            positions = {}
+        batches: list[Batch] = []
+        count = weight = 0
         notes: list[str] = []
-        size = 0
-        touched: dict[str, tuple[Path, int, OpenFile]] = {}
+        touched: dict[str, tuple[Readable, int, OpenFile, str]] = {}
 
         def flush() -> None:
-            nonlocal watermark, size
+            nonlocal watermark, count, weight
             points = {label: resume_point(*point) for label, point in touched.items()}
             positions.update(points)
-            outcome = self.writer.take(source.name, items, {"files": positions}, watermark, notes)
-            watermark = outcome.watermark
+            position = {"files": positions} if again is None else None
+            outcome = self.writer.take(source.name, batches, position, watermark, notes)
+            if again is None:
+                watermark = outcome.watermark
             report.add(outcome.report)
-            items.clear()
+            batches.clear()
             notes.clear()
             touched.clear()
-            size = 0
+            count = weight = 0
             if self._progress is not None:
                 self._progress(report)
 
-        for label, path in source.files:
-            facts = look(path, positions.get(label), source.tail)
-            if facts is None:
+        ends: dict[str, int] = {}
+        stopped: set[str] = set()
+        for span, batch in self._mapped(source, positions, again):
+            label, file, facts, taken = span.label, span.file, span.facts, len(batch.entries)
+            if label in stopped:
                 continue
-            if facts.restarted:
+            if facts.restarted and label not in ends:
                 notes.append("file replaced or truncated: read again from its start")
-            for line in read_lines(path, facts.offset):
-                item = self._item(source, label, line, facts)
-                if item is None:
-                    break
-                items.append(item)
-                # What a chat export unfolds into grows with its turns: each repeats what came before it.
-                size += (line.end - line.offset) * (1 if isinstance(item.found, Rejected) else len(item.found))
-                touched[label] = (path, line.end, facts)
-                if len(items) >= CHUNK_RECORDS or size >= CHUNK_BYTES:
-                    flush()
-        if items:
+            if span.fault:
+                notes.append(span.fault)
+            end = ends[label] = span.lines[taken - 1].end if taken else ends.get(label, facts.offset)
+            if waiting := taken < len(span.lines):
+                stopped.add(label)
+            if span.last or waiting:
+                if facts.moved or end > facts.offset:
+                    touched[label] = (file, end, facts, WAITING if waiting else NOTHING)
+            elif taken:
+                touched[label] = (file, end, facts, UNREAD)
+            batches.append(batch)
+            count, weight = count + taken, weight + batch.weight
+            if count >= CHUNK_RECORDS or weight >= CHUNK_BYTES:
+                flush()
+        if touched or any(one.entries for one in batches):
             flush()
         return report
 
-    def _item(self, source: Source, label: str, line: Line, facts: OpenFile) -> Item | None:
-        """What a line is, or None when it is an unterminated last line that may yet go on."""
+    def _mapped(self, source: Source, positions: dict[str, Any], again: Select | None) -> Iterator[tuple[Span, Batch]]:
+        spans = _spans(source, positions)
+        for span in islice(spans, None if self._workers < 2 or again else ALONE_SPANS):
+            lines, closed = span.lines, span.facts.closed
+            yield span, map_lines(lines, span.label, source, closed, self.context, self.normaliser, again)
+        if (following := next(spans, None)) is not None:
+            with workers(self._workers, self._mapper, source) as pool:
+                yield from map_ahead(pool, self._workers, chain([following], spans))
 
-        def rejected(outcome: str, reason: str) -> Item:
-            return Item(label, line.offset, line.raw[:MAX_RAW], Rejected(outcome, reason))
 
-        whole = line.terminated
-        if not whole and not facts.closed and (source.tail == "log" or line.oversize):
-            return None
-        if line.oversize:
-            return rejected("quarantined", "line too long")
-        if not whole and source.tail == "log":
-            return rejected("quarantined", "torn last line")
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let Python look for cycles seldom: records hold none, and looking through them costs a fifth of an import."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], 200_000), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _spans(source: Source, positions: dict[str, Any]) -> Iterator[Span]:
+    """What is new in a source, in spans of bounded size; the last one of each file says so, and may be empty."""
+    for label, file in source.files:
+        facts = look(file, positions.get(label), source.tail)
+        if facts is None:
+            continue
+        lines: list[Line] = []
+        size, fault = 0, ""
         try:
-            record, repairs = decode(line.raw)
-        except (BadRecord, SkippedRecord) as error:
-            if not whole and not facts.closed:
-                return None
-            skipped = isinstance(error, SkippedRecord)
-            return rejected(
-                "skipped" if skipped else "quarantined", str(error) if whole or skipped else "torn last line"
-            )
-        try:
-            fmt = detect(record) if source.fmt == "auto" else named(source.fmt)
-            found = fmt.records(record, self._context)
-        except BadRecord as error:
-            return rejected("quarantined", str(error))
-        except SkippedRecord as error:
-            return rejected("skipped", str(error))
-        return Item(label, line.offset, line.raw[:MAX_RAW], found, frozenset(repairs))
+            for line in read_records(file, facts.container, facts.offset, closed=facts.closed):
+                lines.append(line)
+                size += len(line.raw)
+                if len(lines) >= min(SPAN_RECORDS, CHUNK_RECORDS) or size >= SPAN_BYTES:
+                    yield Span(label, file, facts, lines)
+                    lines, size = [], 0
+        except FileFault as ended:
+            fault = str(ended)
+        yield Span(label, file, facts, lines, last=True, fault=fault)

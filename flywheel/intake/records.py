@@ -35,7 +35,7 @@ class Context:
     tasks: frozenset[str]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Choice:
     """One answer of a call: a cleaned assistant message and why it ended."""
 
@@ -44,9 +44,12 @@ class Choice:
     finish_reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class InteractionRecord:
-    """One call. Several choices become several rows; they still are one record."""
+    """One call. Several choices become several rows; they still are one record.
+
+    Not frozen: that would cost an import of a million calls seconds for its many fields.
+    """
 
     call_id: str | None  # the source's own id; None makes an id from the content
     ts: Any  # as found; read by `times.parse_time`
@@ -66,6 +69,11 @@ class InteractionRecord:
     latency_ms: float | None = None
     cost: float | None = None
     metadata: Json = field(default_factory=dict)
+
+
+@dataclass
+class SecondhandRecord(InteractionRecord):
+    """A call as an onlooker tells it: where its id is known, the record that is there stands."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
 AHEAD = timedelta(days=1)
 
+_FIRST_SECOND, _LAST_SECOND = round(EARLIEST.timestamp()), 10**11
+
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\Z")
 _HOLDABLE = datetime(2200, 1, 1, tzinfo=UTC)
 _SCALES = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9))  # an epoch below the bound is in 1/divisor seconds
@@ -24,12 +26,21 @@ def parse_time(value: Any, now: datetime) -> tuple[datetime, str]:
     ``implausible`` (before 2015 or over a day ahead of ``now``; kept as written where that can be stored).
     A time without a zone is UTC.
     """
-    found = _read(value)
+    if type(value) is int and _FIRST_SECOND <= value < _LAST_SECOND:
+        found: datetime | None = datetime.fromtimestamp(value, UTC)
+    else:
+        found = _read(value)
     if found is None:
         return UNKNOWN, "missing"
     if EARLIEST <= found <= now + AHEAD:
         return found, "ok"
     return (found if UNKNOWN <= found < _HOLDABLE else UNKNOWN), "implausible"
+
+
+def order_time(row: dict[str, Any]) -> datetime:
+    """The time by which a stored row has its place among others: one that cannot be true makes nothing the latest."""
+    found: datetime = row["ts"]
+    return found if row["ts_quality"] == "ok" else UNKNOWN
 
 
 def elapsed_ms(start: Any, end: Any) -> float | None:

@@ -25,6 +25,9 @@ SMALL_ROWS = 5_000
 MERGE_AT = 16
 """How many small segments of one day bring about a merge."""
 
+MERGE_BYTES = 64 * 2**20
+"""Most bytes of rows, not compressed, that a merge holds; a segment with over a sixteenth of it is not small."""
+
 GRACE_SECONDS = 3_600
 """How long a hidden file stays for readers that listed it before; no query takes longer."""
 
@@ -45,15 +48,31 @@ def compact(home: Home, registry: Registry, table: str, task: str) -> int:
         if len(small) < MERGE_AT:
             continue
         small.sort(key=lambda segment: (segment["first_seq"] or 0, segment["path"]))
-        paths = [segment["path"] for segment in small]
-        rows = [row for path in paths for row in pq.ParquetFile(home.data / path).read().to_pylist()]
-        merged = write_segment(home, table, task, day, rows)
-        with registry.write() as tx:
-            unregister(tx, paths)
-            register(tx, [merged])
-        retire(home, [path for path in paths if path != merged.path])
-        hidden += len(paths)
+        for paths in _groups(home, [segment["path"] for segment in small]):
+            rows = [row for path in paths for row in pq.ParquetFile(home.data / path).read().to_pylist()]
+            merged = write_segment(home, table, task, day, rows)
+            with registry.write() as tx:
+                unregister(tx, paths)
+                register(tx, [merged])
+            retire(home, [path for path in paths if path != merged.path])
+            hidden += len(paths)
     return hidden
+
+
+def _groups(home: Home, paths: Sequence[str]) -> list[list[str]]:
+    """Neighbouring segments to merge: enough of them, and no more than memory should hold."""
+    found: list[list[str]] = [[]]
+    held = 0
+    for path in paths:
+        footer = pq.read_metadata(home.data / path)
+        size = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
+        if held + size > MERGE_BYTES or size > MERGE_BYTES // MERGE_AT:
+            found.append([])
+            held = 0
+        if size <= MERGE_BYTES // MERGE_AT:
+            found[-1].append(path)
+            held += size
+    return [group for group in found if len(group) >= MERGE_AT]
 
 
 def retire(home: Home, paths: Sequence[str]) -> None:

@@ -5,12 +5,15 @@ SHA-256 in lower-case hex. Tensors are hashed from the safetensors bytes directl
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from flywheel.errors import CheckpointError
 
@@ -19,10 +22,16 @@ SHORT = 12
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON with sorted keys, sets as sorted lists, no spaces, UTF-8; NaN and infinities are refused."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain
-    ).encode()
+    """JSON with sorted keys, sets as sorted lists, no spaces, ASCII; NaN and infinities are refused."""
+    if _same_in_orjson(value):
+        try:
+            found = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:  # whole numbers of more than 64 bits, halves of surrogate pairs
+            return _ENCODER.encode(value).encode()
+        if found.isascii():
+            return found.replace(b"\x7f", b"\\u007f")
+        return found.decode().encode("ascii", "flywheel_json").replace(b"\x7f", b"\\u007f")
+    return _ENCODER.encode(value).encode()
 
 
 def digest(value: Any) -> str:
@@ -84,9 +93,41 @@ def weights_digest(digests: dict[str, str]) -> str:
     return digest(digests)
 
 
+def _same_in_orjson(value: Any) -> bool:
+    """Whether orjson writes a value as `json` does: strings, whole numbers, and fractions that need no exponent."""
+    kind = type(value)
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                return False
+        inside = value.values()
+    elif kind is list or kind is tuple:
+        inside = value
+    elif kind is float:
+        return bool(value == 0 or 1e-4 <= abs(value) < 1e16)
+    else:
+        return kind is str or kind is int or kind is bool or value is None
+    for one in inside:
+        simple = type(one) is str
+        if not simple and not _same_in_orjson(one):
+            return False
+    return True
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, tuple):
         return list(value)
     raise TypeError(f"canonical JSON cannot hold {type(value).__name__}")
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Characters beyond ASCII as JSON escapes; in JSON text they occur in strings only."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+codecs.register_error("flywheel_json", _escape)
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import secrets
@@ -95,7 +94,7 @@ class Home:
 
     def audited(self, interaction_id: str, share: float) -> bool:
         """Whether an interaction is in the uniform audit sample: a keyed hash, so nobody outside can aim at it."""
-        return int.from_bytes(mac(self.secret(), f"audit|{interaction_id}")[:8], "big") < share * 2**64
+        return audited(self.secret(), interaction_id, share=share)
 
 
 def user_key(secret: bytes, user: str | None) -> str:
@@ -103,9 +102,14 @@ def user_key(secret: bytes, user: str | None) -> str:
     return mac(secret, f"user|{user}").hex()[:32] if user else ""
 
 
+def audited(secret: bytes, interaction_id: str, *, share: float) -> bool:
+    """``Home.audited`` for a caller that holds the key."""
+    return int.from_bytes(mac(secret, f"audit|{interaction_id}")[:8], "big") < share * 2**64
+
+
 def mac(secret: bytes, text: str) -> bytes:
     """HMAC-SHA-256 of a text under the deployment's key."""
-    return hmac.digest(secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return hmac.digest(secret, text.encode("utf-8", "surrogatepass"), "sha256")
 
 
 def boot_id() -> str:

@@ -6,21 +6,29 @@ visible when ``register`` puts its row into the registry, in the same transactio
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from flywheel.store.digests import rows_digest
 from flywheel.store.files import write_atomic, write_json
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, Transaction, schema
 from flywheel.store.tables import SCHEMA_VERSION, TABLES
+
+# The session's zone is part of every time that comes back: it must not be the machine's.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "autoinstall_known_extensions": False,
+    "TimeZone": "UTC",
+}
 
 
 @dataclass(frozen=True)
@@ -37,25 +45,55 @@ class Segment:
     last_seq: int | None = None
 
 
-def write_segment(home: Home, table: str, task: str, day: str, rows: Sequence[dict[str, Any]]) -> Segment:
+def write_segment(home: Home, table: str, task: str, day: str, rows: Sequence[dict[str, Any]] | pa.Table) -> Segment:
     """Write rows of one task and day as Parquet (zstd) with its manifest last.
 
     Args:
         table: a key of ``TABLES``; missing columns become null.
         day: ``YYYY-MM-DD`` of the rows' ``ts``.
-        rows: at least one dictionary by column name.
+        rows: at least one, as dictionaries by column name or as a table of that schema.
     """
-    arrow = pa.Table.from_pylist(list(rows), schema=TABLES[table])
-    content = rows_digest((str(index), _plain(row)) for index, row in enumerate(rows))
+    arrow = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=TABLES[table])
+    content = table_digest(arrow)
     path = f"{table}/task={task}/day={day}/{content[:32]}.parquet"
     sink = pa.BufferOutputStream()
     pq.write_table(arrow, sink, compression="zstd")
     write_atomic(home.data / path, sink.getvalue().to_pybytes())
-    seqs = [row["seq"] for row in rows if row.get("seq") is not None]
-    segment = Segment(path, table, task, day, len(rows), content, min(seqs, default=None), max(seqs, default=None))
+    seqs = pc.min_max(arrow["seq"]).as_py() if "seq" in arrow.column_names else {"min": None, "max": None}
+    segment = Segment(path, table, task, day, arrow.num_rows, content, seqs["min"], seqs["max"])
     manifest = {"schema_version": SCHEMA_VERSION, "table": table, "rows": segment.rows, "digest": content}
     write_json((home.data / path).with_suffix(".manifest.json"), manifest)
     return segment
+
+
+def table_digest(table: pa.Table) -> str:
+    """SHA-256 of a table's content: names, types, and the values row by row of each column, however it is chunked."""
+    found = hashlib.sha256(f"{table.schema.to_string(show_field_metadata=False)}|{table.num_rows}".encode())
+    for column in table.columns:
+        _update(found, pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type))
+    return found.hexdigest()
+
+
+def _update(found: Any, values: pa.Array) -> None:
+    """Take a column in: where it is null, then its values with nulls as nothing; lists as lengths and items."""
+    kind = values.type
+    if values.null_count:
+        found.update(np.packbits(values.is_null().to_numpy(zero_copy_only=False)).tobytes())
+    if pa.types.is_list(kind):
+        found.update(pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False).tobytes())
+        _update(found, values.flatten())
+    elif pa.types.is_string(kind):
+        filled = values.fill_null("")
+        _, starts, text = filled.buffers()
+        ends = np.frombuffer(starts, np.int32, len(filled) + 1, filled.offset * 4)
+        found.update(np.diff(ends).tobytes())
+        found.update(memoryview(text or b"")[ends[0] : ends[-1]])
+    elif pa.types.is_boolean(kind):
+        found.update(np.packbits(values.fill_null(False).to_numpy(zero_copy_only=False)).tobytes())
+    elif pa.types.is_timestamp(kind):
+        found.update(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).tobytes())
+    else:
+        found.update(values.fill_null(0).to_numpy(zero_copy_only=False).tobytes())
 
 
 def register(tx: Transaction, segments: Sequence[Segment]) -> None:
@@ -80,21 +118,29 @@ def visible(tx: Transaction, table: str, task: str) -> list[dict[str, Any]]:
     )
 
 
-def query(home: Home, registry: Registry, table: str, task: str, sql: str, params: Sequence[Any] = ()) -> pa.Table:
+def query(
+    home: Home,
+    registry: Registry,
+    table: str,
+    task: str,
+    sql: str,
+    params: Sequence[Any] = (),
+    *,
+    among: Sequence[str] | None = None,
+) -> pa.Table:
     """Run DuckDB SQL over the visible segments of one table and task, which the SQL calls ``rows``.
 
     ``SELECT ... FROM rows ... ORDER BY ...``; an empty table has the right columns. Always order what you digest.
+
+    Args:
+        among: paths of the segments to look at, known to be visible; None means all.
     """
-    with registry.read() as tx:
-        paths = [str(home.data / row["path"]) for row in visible(tx, table, task)]
-    # The session's zone is part of every time that comes back: it must not be the machine's.
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "threads": 1,
-        "autoinstall_known_extensions": False,
-        "TimeZone": "UTC",
-    }
-    with duckdb.connect(":memory:", config=settings) as connection:
-        if paths:
+    if among is None:
+        with registry.read() as tx:
+            among = [row["path"] for row in visible(tx, table, task)]
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        if among:
+            paths = [str(home.data / path) for path in among]
             connection.from_parquet(paths, union_by_name=True, hive_partitioning=False).create_view("rows")
         else:
             connection.register("rows", TABLES[table].empty_table())
@@ -109,14 +155,4 @@ def read_rows(home: Home, registry: Registry, table: str, task: str, order_by: s
     return rows
 
 
-_JSON = (str, int, float, bool, type(None))
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value if isinstance(value, _JSON) else json.loads(json.dumps(value, default=str))
-        for key, value in row.items()
-    }
-
-
-__all__ = ["Segment", "query", "read_rows", "register", "unregister", "visible", "write_segment"]
+__all__ = ["Segment", "query", "read_rows", "register", "table_digest", "unregister", "visible", "write_segment"]

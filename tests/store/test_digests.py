@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flywheel.errors import CheckpointError
@@ -35,6 +35,21 @@ def test_canonical_json_is_json_for_the_same_value_in_one_spelling(value: Any) -
     assert json.loads(text) == value
     assert canonical_json(json.loads(text)) == text
     assert text.isascii()
+
+
+anything = st.recursive(
+    scalars | st.floats(1e-6, 1e-2) | st.integers(2**62, 2**70) | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(anything)
+@example("\x7f\x1b\ud800 é \U0001f600")
+@example([1e16, 1e-5, 1e-4, -0.0, 2**64, 1.0])
+def test_canonical_json_is_what_the_standard_library_writes(value: Any) -> None:
+    expected = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    assert canonical_json(value) == expected.encode()
 
 
 def test_canonical_json_has_one_known_spelling() -> None:

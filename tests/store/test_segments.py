@@ -126,6 +126,19 @@ def test_large_segments_are_not_merged_again(deployment: Any, monkeypatch: pytes
     assert compact(deployment.home, deployment.registry, "labels", "t") == 0
 
 
+def test_a_merge_holds_no_more_rows_than_fit_into_memory(deployment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [deployment.home.data / write(deployment, seq).path for seq in range(1, 7)]
+    size = max(pq.read_metadata(path).row_group(0).total_byte_size for path in paths)
+    monkeypatch.setattr(compaction, "MERGE_AT", 2)
+    monkeypatch.setattr(compaction, "MERGE_BYTES", 3 * size)
+    assert compact(deployment.home, deployment.registry, "labels", "t") == 6
+    with deployment.registry.read() as tx:
+        assert sorted(row["rows"] for row in tx.rows(sa.select(schema.segments))) == [3, 3]
+    monkeypatch.setattr(compaction, "MERGE_BYTES", size)
+    assert compact(deployment.home, deployment.registry, "labels", "t") == 0
+    assert seqs(deployment) == list(range(1, 7))
+
+
 def test_a_reader_that_listed_files_before_a_merge_can_still_read_them(
     deployment: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
