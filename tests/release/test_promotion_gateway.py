@@ -32,7 +32,7 @@ class Gateway:
 
     def __init__(self, world: Any) -> None:
         self.world = world
-        self.process = subprocess.Popen([sys.executable, "-c", GATEWAY, json.dumps(world.config.model_dump())])
+        self.process = subprocess.Popen([sys.executable, "-c", GATEWAY, world.config.model_dump_json()])
         self.replica = self._ready()
 
     def _ready(self) -> Replica:

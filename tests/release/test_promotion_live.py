@@ -59,7 +59,7 @@ def _die_at(world: Any, replica: Any, path: str, decision: str, loop_id: str) ->
         raise FlywheelError("the caller is dead")
 
     replica.faults.before[path] = kill
-    arguments = [json.dumps(world.config.model_dump()), world.registry.url, decision, loop_id]
+    arguments = [world.config.model_dump_json(), world.registry.url, decision, loop_id]
     child.append(subprocess.Popen([sys.executable, "-c", CHILD, *arguments]))
     spawned.set()
     assert child[0].wait(30) == -signal.SIGKILL

@@ -263,7 +263,7 @@ except PromotionRefused as error:
 def test_of_two_promotions_at_once_exactly_one_wins(world: Any, same_decision: bool) -> None:
     one = world.decide(world.candidate(1))
     two = one if same_decision else world.decide(world.candidate(2))
-    config = json.dumps(world.config.model_dump())
+    config = world.config.model_dump_json()
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, config, world.registry.url, decision],
