@@ -12,25 +12,17 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from flywheel.config_values import address, is_cron, is_url
 from flywheel.errors import ConfigError
 
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
-
-
-CRON_NAMES = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
-CRON_FIELDS = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, MONTHS), (0, 7, WEEKDAYS))
-"""Smallest and largest value of each field, and the names it knows, the first of which is the smallest value."""
 
 
 class Section(BaseModel):
@@ -123,7 +115,7 @@ class TriggerPolicy(Section):
     @classmethod
     def _a_schedule(cls, cron: str | None) -> str | None:
         # One bad schedule would keep the definitions of every task from loading.
-        if cron is not None and not _is_cron(cron):
+        if cron is not None and not is_cron(cron):
             raise ValueError(
                 f"{cron!r} is no cron schedule; expected minute, hour, day, month and weekday: `0 3 * * *`"
             )
@@ -239,7 +231,7 @@ class TaskConfig(Section):
     @field_validator("engine")
     @classmethod
     def _an_address(cls, value: str | None) -> str | None:
-        return None if value is None else _address(value)
+        return None if value is None else address(value)
 
     @field_validator("engine_key_env")
     @classmethod
@@ -340,11 +332,6 @@ class Config(Section):
         return self.tasks[name]
 
 
-def is_url(place: str) -> bool:
-    """Whether a place is a URL rather than a path."""
-    return _URL.match(place) is not None
-
-
 def config_path(path: str | Path | None = None) -> Path:
     """Where the configuration is: the argument, ``FLYWHEEL_CONFIG``, or ``./flywheel.yaml``."""
     return Path(path or os.environ.get("FLYWHEEL_CONFIG") or "flywheel.yaml").absolute()
@@ -385,44 +372,6 @@ class UniqueKeys(yaml.SafeLoader):
                     )
                 said.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def _address(text: str) -> str:
-    """An engine's URL without the slash at its end. What it says is never quoted: it may hold a password."""
-    try:
-        url = urlsplit(text)
-        wrong = url.scheme not in ("http", "https") or not url.hostname or url.port == 0
-    except ValueError:
-        wrong = True
-    if wrong or re.search(r"[^!-~]", text):
-        raise ValueError("expected an address such as http://vllm:8000/v1")
-    if url.username is not None or url.password is not None or url.query or url.fragment or text.endswith(("?", "#")):
-        raise ValueError("an address holds no user, query or fragment; a key goes where engine_key_env says")
-    return text.rstrip("/")
-
-
-def _is_cron(text: str) -> bool:
-    fields = text.lower().split()
-    if len(fields) != len(CRON_FIELDS):
-        return text in CRON_NAMES
-    return all(
-        _is_cron_part(part, low, high, names)
-        for field, (low, high, names) in zip(fields, CRON_FIELDS, strict=True)
-        for part in field.split(",")
-    )
-
-
-def _is_cron_part(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:
-    """Whether this is ``*``, a value or a range in order, the first and the last with or without ``/step``."""
-    span, slash, step = part.partition("/")
-    if slash and not (re.fullmatch("[0-9]+", step) and 0 < int(step) <= high):
-        return False
-    if span == "*":
-        return True
-    ends = [str(names.index(end) + low) if end in names else end for end in span.split("-")]
-    if not all(re.fullmatch("[0-9]+", end) and low <= int(end) <= high for end in ends):
-        return False
-    return not slash if len(ends) == 1 else len(ends) == 2 and int(ends[0]) <= int(ends[1])
 
 
 def parse_config(raw: dict[str, Any], where: Path) -> Config:

@@ -120,7 +120,8 @@ def joined(batches: Sequence[Batch]) -> tuple[pa.Table, list[Entry]]:
 
 def call_rows(calls: pa.Table, rows: Sequence[Json]) -> pa.Table:
     """Whole rows of the interactions table, for calls with their turns numbered."""
-    found = calls.take(pa.array([row["place"] for row in rows], pa.int64()))
+    places = [row["place"] for row in rows]
+    found = calls if places == [*range(calls.num_rows)] else calls.take(pa.array(places, pa.int64()))
     for name in TURN_COLUMNS:
         column = INTERACTIONS.field(name)
         found = found.append_column(column, pa.array([row[name] for row in rows], column.type))

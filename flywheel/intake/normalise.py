@@ -137,4 +137,4 @@ def _text(value: str | None) -> bytes:
 
 
 def _json(value: Any) -> str:
-    return canonical_json(value).decode()
+    return "{}" if value == {} else canonical_json(value).decode()

@@ -16,7 +16,7 @@ from urllib.request import url2pathname
 
 import fsspec
 
-from flywheel.config import is_url
+from flywheel.config_values import is_url
 from flywheel.errors import IntakeError
 from flywheel.intake.reader import FileFault
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flywheel.config import ColumnMap, Config, is_url
+from flywheel.config import ColumnMap, Config
+from flywheel.config_values import is_url
 from flywheel.errors import IntakeError
 from flywheel.intake.detect import check_recognisable
 from flywheel.intake.formats import load_formats, named

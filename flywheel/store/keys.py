@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
@@ -39,7 +40,7 @@ class SegmentKeys:
         if not keys:
             return []
         shown = self._read_new()
-        asked = np.unique(self._hashes("SELECT hash(key) FROM (SELECT unnest($1) AS key)", [list(keys)]))
+        asked = self._hashes_of(keys)
         numbers: set[int] = set()
         for hashes, segments in self._runs:
             first, behind = np.searchsorted(hashes, asked, "left"), np.searchsorted(hashes, asked, "right")
@@ -68,6 +69,7 @@ class SegmentKeys:
             hashes, numbers = hashes[order], numbers[order]
         self._runs.append((hashes, numbers))
 
-    def _hashes(self, sql: str, params: Sequence[object]) -> Hashes:
-        (column,) = self._connection.execute(sql, params).fetchnumpy().values()
-        return np.asarray(column, np.uint64)
+    def _hashes_of(self, keys: Collection[str]) -> Hashes:
+        with self._connection.cursor() as cursor:
+            asked = cursor.from_arrow(pa.table({"key": pa.array(keys, pa.string())}))
+            return np.unique(asked.project("hash(key) AS h").fetchnumpy()["h"].astype(np.uint64))

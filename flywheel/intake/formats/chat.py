@@ -118,8 +118,12 @@ def identifier(value: Any, longest: int = MAX_ID) -> str | None:
 
 def user(*values: Any) -> str | None:
     """The first of the values that names a user; many a log holds the number of one."""
-    numbers = (str(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values)
-    return next((value for value in numbers if isinstance(value, str) and value), None)
+    for value in values:
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+    return None
 
 
 def text(value: Any) -> str | None:

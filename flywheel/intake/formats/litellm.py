@@ -28,7 +28,7 @@ _CONVERSATIONS = ("conversation_id", "conversation", "session_id", "thread_id")
 
 
 def _matches(record: Json) -> bool:
-    return "call_type" in record and any(key in record for key in ("startTime", "litellm_call_id"))
+    return "call_type" in record and ("startTime" in record or "litellm_call_id" in record)
 
 
 @log_format("litellm", _matches, "`call_type` with `startTime` or `litellm_call_id`")

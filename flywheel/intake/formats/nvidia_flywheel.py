@@ -11,7 +11,7 @@ def _matches(record: Json) -> bool:
     return (
         isinstance(record.get("request"), dict)
         and "response" in record
-        and any(key in record for key in ("workload_id", "client_id", "contract_version"))
+        and ("workload_id" in record or "client_id" in record or "contract_version" in record)
     )
 
 

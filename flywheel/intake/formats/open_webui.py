@@ -38,7 +38,7 @@ def _matches(record: Json) -> bool:
 
 
 def _is_feedback(record: Json) -> bool:
-    return all(key in record for key in ("user_id", "type", "data", "meta"))
+    return "user_id" in record and "type" in record and "data" in record and "meta" in record
 
 
 @log_format(

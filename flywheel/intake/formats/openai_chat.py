@@ -32,17 +32,17 @@ _STORED_PARAMS = (
     *("reasoning_effort", "verbosity"),
 )
 _VERDICTS = ("thumb", "thumbs", "feedback")
-_BLUEPRINT = ("workload_id", "client_id", "contract_version")
-_LITELLM = ("startTime", "litellm_call_id")
+_BLUEPRINT = frozenset({"workload_id", "client_id", "contract_version"})
+_LITELLM = frozenset({"startTime", "litellm_call_id"})
 
 
 def _matches(record: Json) -> bool:
-    litellm = "call_type" in record and any(key in record for key in _LITELLM)
+    litellm = "call_type" in record and not _LITELLM.isdisjoint(record)
     if litellm or is_preference(record):
         return False
     if isinstance(request := record.get("request"), dict):
         other_api = "input" in request and "messages" not in request
-        return "response" in record and not other_api and not any(key in record for key in _BLUEPRINT)
+        return "response" in record and not other_api and _BLUEPRINT.isdisjoint(record)
     return "messages" in record or "choices" in record
 
 

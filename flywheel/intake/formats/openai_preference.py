@@ -21,7 +21,7 @@ _OTHER = ("non_preferred_output", "non_preferred_completion")
 
 def is_preference(record: Json) -> bool:
     """Whether a record is a preference row."""
-    return any(key in record for key in _PREFERRED)
+    return "preferred_output" in record or "preferred_completion" in record
 
 
 @log_format("openai_preference", is_preference, "`preferred_output` or `preferred_completion`")

@@ -32,11 +32,11 @@ _STORED_PARAMS = (
     "reasoning",
 )
 _LENGTH = ("max_output_tokens", "max_tokens")
-_NOT_OURS = ("workload_id", "client_id", "contract_version")
+_NOT_OURS = frozenset({"workload_id", "client_id", "contract_version"})
 
 
 def _matches(record: Json) -> bool:
-    if any(key in record for key in _NOT_OURS):
+    if not _NOT_OURS.isdisjoint(record):
         return False
     if isinstance(record.get("request"), dict):
         return "response" in record and "input" in record["request"] and "messages" not in record["request"]
