@@ -71,7 +71,7 @@ def split_rows(rows: Iterable[Message], *, seed: int = 0) -> Material:
         wanted = UNSEEN_SHARE * sum(map(len, groups[label]))
         unseen[label], traffic[label] = [], []
         for group in groups[label]:
-            side = unseen if len(unseen[label]) < wanted else traffic
+            side = unseen if len(unseen[label]) + len(group) <= wanted else traffic  # one large group would take it all
             side[label].extend(group)
         rng.shuffle(traffic[label])
     half = (len(labels) + 1) // 2

@@ -118,3 +118,10 @@ def test_the_needs_of_a_side_are_compared_with_that_side() -> None:
     check_enough(material, {"traffic": Counter(label_0=7), "unseen": Counter(label_0=3)})
     with pytest.raises(DemoDataError, match="unseen"):
         check_enough(material, {"traffic": Counter(label_0=7), "unseen": Counter(label_0=5)})
+
+
+def test_a_large_group_of_near_copies_leaves_enough_messages_on_both_sides() -> None:
+    alike = [Message(f"when is it time to change the oil of my car number {n}", "label_0") for n in range(40)]
+    material = split_rows([*alike, *_rows(4, 60)])
+    assert 20 <= len(material.unseen["label_0"]) <= 30
+    assert len(material.traffic["label_0"]) >= 70
