@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ _LOOKED_AT = (
     *("interaction_id", "content_hash", "conversation_id", "user_key", "ts", "ts_quality"),
     *("parent_interaction_id", "choice_index"),
 )
+_look = itemgetter(*_LOOKED_AT)
 _COLUMNS = pa.schema([column for column in INTERACTIONS if column.name not in TURN_COLUMNS])
 _KINDS = [(column.name, column.type) for column in _COLUMNS]
 
@@ -139,11 +141,11 @@ def _entry(item: Item, normaliser: Normaliser, calls: list[Json]) -> Entry:
         elif isinstance(one, InteractionRecord):
             kinds = content_kinds(one)
             rows = normaliser.interaction(one, item.file, item.offset, kinds)
-            looked_at = [
-                {name: row[name] for name in _LOOKED_AT}
-                | {"place": len(calls) + place, "request_length": len(row["request"])}
-                for place, row in enumerate(rows)
-            ]
+            looked_at = []
+            for place, row in enumerate(rows, len(calls)):
+                own = dict(zip(_LOOKED_AT, _look(row), strict=True))
+                own["place"], own["request_length"] = place, len(row["request"])
+                looked_at.append(own)
             calls += rows
             secondhand, notes = isinstance(one, SecondhandRecord), (NOT_TEXT,) if kinds else ()
             parts.append(Part(looked_at, rows[0]["ts_quality"], True, one.metadata, secondhand, notes))

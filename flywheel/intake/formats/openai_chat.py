@@ -75,13 +75,13 @@ def _call(record: Json, request: Json, response: Json, *, streamed: bool = False
     failed = bool(response.get("error"))
     return InteractionRecord(
         call_id=chat.call_id(chat.first(response.get("id"), record.get("id"))),
-        ts=chat.first(*(record.get(key) for key in ("timestamp", "ts", "created_at")), response.get("created")),
+        ts=chat.first(record.get("timestamp"), record.get("ts"), record.get("created_at"), response.get("created")),
         messages=chat.messages(_rows(request)),
         choices=[] if failed and not response.get("choices") else chat.choices(response.get("choices")),
         tools=chat.tools(request.get("tools")),
         params=_stored_params(record) if request is record else chat.params(request),
         conversation_id=chat.identifier(chat.first(metadata.get("conversation_id"), record.get("conversation_id"))),
-        user=chat.user(*(of.get(key) for of in (request, record) for key in chat.USERS)),
+        user=chat.user(*map(request.get, chat.USERS), *map(record.get, chat.USERS)),
         model=model,
         release=chat.text(response.get("model")) or model,
         stream=request.get("stream") is True or streamed,
