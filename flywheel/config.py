@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from flywheel.config_values import address, is_cron, is_url
+from flywheel.config_values import address, is_cron, is_url, place_without_password
 from flywheel.errors import ConfigError
 
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -189,9 +189,7 @@ class LogEntry(Section):
     @field_validator("path")
     @classmethod
     def _no_password(cls, path: str) -> str:
-        if is_url(path) and "@" in path.partition("://")[2].partition("/")[0]:
-            raise ValueError("a place holds no user or password; credentials go where its file system looks for them")
-        return path
+        return place_without_password(path)
 
     @model_validator(mode="after")
     def _columns_for_a_table(self) -> LogEntry:

@@ -19,6 +19,13 @@ def is_url(place: str) -> bool:
     return _URL.match(place) is not None
 
 
+def place_without_password(place: str) -> str:
+    """A place that is no URL with a user or password in it. What it says is never quoted."""
+    if is_url(place) and "@" in place.partition("://")[2].partition("/")[0]:
+        raise ValueError("a place holds no user or password; credentials go where its file system looks for them")
+    return place
+
+
 def address(text: str) -> str:
     """An engine's URL without the slash at its end. What it says is never quoted: it may hold a password."""
     try:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flywheel.cli.counts import progress, run_name, short, show_counts
+from flywheel.cli.counts import progress, run_name, short, show_counts, waiting
 from flywheel.cli.shared import ConfigOption, JsonOption, TaskOption, opened, print_json, print_table, printable, when
+from flywheel.cli.stopping import stoppable
+
+if TYPE_CHECKING:
+    from flywheel.intake import ReplayReport
 
 app = typer.Typer(help="Records that could not be used: what, why, and another try.", no_args_is_help=True)
 
-SourceOption = Annotated[str | None, typer.Option(help="only of this source, or of this file")]
+SourceOption = Annotated[str | None, typer.Option(help="only of this source or file, as the tables show it")]
 ReasonOption = Annotated[str | None, typer.Option(help="only those that are there for this reason")]
 
 
@@ -25,8 +29,10 @@ def list_(
 ) -> None:
     """Show how many records are in quarantine, per source and reason."""
     from flywheel.intake.quarantine import quarantined
+    from flywheel.intake.source_names import source_named
 
     with opened(config, task) as o:
+        source = source_named(o.home, o.registry, task, source)
         rows = quarantined(o.home, o.registry, task, source=source, reason=reason)
     if as_json:
         print_json(rows)
@@ -50,8 +56,10 @@ def show(
 ) -> None:
     """Show single records in quarantine: their file, byte offset, line and reason."""
     from flywheel.intake.quarantine import entries, line_numbers, places
+    from flywheel.intake.source_names import source_named
 
     with opened(config, task) as o:
+        source = source_named(o.home, o.registry, task, source)
         found = places(o.home, o.registry, task, source=source, reason=reason)
         rows = entries(o.home, o.registry, task, found[:limit], reason=reason)
         lines = line_numbers(o.home, found[:limit])
@@ -85,6 +93,9 @@ def replay_(
     source: SourceOption = None,
     reason: ReasonOption = None,
     fmt: Annotated[str | None, typer.Option("--format", help="a format's name, in place of their source's")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="for a table of your own: prompt=question,completion=answer ...")
+    ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,9 +103,13 @@ def replay_(
 
     What fails again stays in quarantine, and so does what lies no longer where it was read. Interrupted, run it again.
     """
+    from flywheel.config import parse_columns
     from flywheel.intake import replay
+    from flywheel.intake.source_names import source_named
 
-    with opened(config, task) as o, progress("replaying") as told:
+    named = None if columns is None else parse_columns(columns)
+    with stoppable() as taken, opened(config, task) as o, progress("replaying", taken) as told:
+        source = source_named(o.home, o.registry, task, source)
         report = replay(
             o.config,
             o.home,
@@ -103,13 +118,21 @@ def replay_(
             source=source,
             reason=reason,
             fmt=fmt,
+            columns=named,
             run=run_name("replay"),
             progress=told,
+            waits=waiting,
         )
     if as_json:
         print_json({"sources": [vars(source) for source in report.sources], "left": report.left})
         return
-    show_counts([vars(one) for one in report.sources if one.read], "Replayed")
+    show_replay(report)
+
+
+def show_replay(report: ReplayReport) -> None:
+    """What became of quarantined records, and what could not be read again."""
+    if rows := [vars(one) for one in report.sources if one.read]:
+        show_counts(rows, "Replayed from quarantine")
     left = [{"file": short(row["source"]), "offset": row["source_offset"], "why": row["why"]} for row in report.left]
     if left:
         print_table("Left in quarantine", left, empty="")

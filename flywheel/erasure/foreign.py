@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,7 @@ from flywheel.intake.formats import load_formats
 from flywheel.intake.places import Readable
 from flywheel.intake.reader import FileFault, Line
 from flywheel.intake.records import BadRecord, Context, Dropped, InteractionRecord, Record, SkippedRecord
-from flywheel.intake.sources import GATEWAY, Source, path_source
+from flywheel.intake.sources import GATEWAY, Source, configured, path_source
 from flywheel.labels.versions import SOURCE
 from flywheel.store.registry import Registry, schema
 
@@ -57,12 +58,13 @@ def _counted(config: Config, registry: Registry, scope: Scope, context: Context)
 def _sources(config: Config, registry: Registry, task: str) -> list[Source]:
     """What is configured, then what else was ever imported, by name."""
     logs = config.tasks[task].logs if task in config.tasks else ()
-    configured = [path_source(log.path, fmt=log.format, columns=log.columns) for log in logs]
+    home = Path(config.home)
+    ours = [configured(log, home) for log in logs]
     table = schema.sources
     with registry.read() as tx:
         known = {row["source"] for row in tx.rows(sa.select(table.c.source).where(table.c.task == task))}
-    imported = known - {GATEWAY, SOURCE} - {source.name for source in configured}
-    return configured + [path_source(name) for name in sorted(imported)]
+    imported = known - {GATEWAY, SOURCE} - {source.name for source in ours}
+    return ours + [path_source(name, home=home) for name in sorted(imported)]
 
 
 def _lines(file: Readable) -> Iterator[Line]:

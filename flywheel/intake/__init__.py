@@ -4,6 +4,7 @@ What is on disk after a crash: the tables and positions of the last committed ch
 registry row names. The next run reads the lost chunk again from its source and makes the same rows.
 """
 
+from flywheel.intake.anew import import_again
 from flywheel.intake.backfill import run_backfill
 from flywheel.intake.digest import intake_digest
 from flywheel.intake.pending import unread_bytes
@@ -15,6 +16,7 @@ __all__ = [
     "IntakeReport",
     "ReplayReport",
     "SourceReport",
+    "import_again",
     "import_path",
     "intake_digest",
     "replay",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from itertools import islice
 
 from flywheel.config import ColumnMap
 from flywheel.errors import IntakeError
 from flywheel.intake.containers import container_of, read_records
 from flywheel.intake.decode import decode
 from flywheel.intake.formats import FORMATS, LogFormat, columns_format, named
-from flywheel.intake.places import Readable
+from flywheel.intake.places import Readable, shown
 from flywheel.intake.reader import FileFault
 from flywheel.intake.records import BadRecord, Json, SkippedRecord
 
-_LOOK_AT = 50
+UNKNOWN = "no known log format"
+"""Reason of a record that no format takes."""
+
+LOOK_AT, LOOK_AT_BYTES = 1000, 8 * 2**20
+"""How much of a file is looked at before it is refused, whichever comes first."""
 
 
 def detect(record: Json) -> LogFormat:
@@ -22,7 +26,7 @@ def detect(record: Json) -> LogFormat:
     for found in FORMATS.values():
         if found.matches(record):
             return found
-    raise BadRecord("no known log format")
+    raise BadRecord(UNKNOWN)
 
 
 def format_of(record: Json, fmt: str, columns: ColumnMap | None) -> LogFormat:
@@ -40,31 +44,37 @@ def check_recognisable(files: Iterable[Readable]) -> None:
 
     One file is enough: a folder may hold others besides.
     """
-    strange: list[tuple[Readable, int]] = []
+    strange: list[tuple[Readable, Counter[str]]] = []
     for file in files:
-        if (count := _strange(file)) is None:
+        if (why := _strange(file)) is None:
             return
-        if count:
-            strange.append((file, count))
-    for file, count in strange:
-        known = ", ".join(FORMATS)
+        if why:
+            strange.append((file, why))
+    for file, why in strange:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in why.most_common())
         raise IntakeError(
-            f"{file}: none of its first {count} records is of a known format ({known}); a table of your own needs a map"
-            " of its columns"
+            f"{shown(str(file))}: none of its first {why.total()} records is of a known format ({reasons}). `--format`"
+            f" names one ({', '.join(FORMATS)}); a table of your own needs a map of its columns (`--columns`)"
         )
 
 
-def _strange(file: Readable) -> int | None:
-    """How many records were looked at and are of no known format; None when one is."""
-    count = 0
+def _strange(file: Readable) -> Counter[str] | None:
+    """Why the first records are of no known format, counted; None when one is of some."""
+    why: Counter[str] = Counter()
+    size = 0
     try:
-        for line in islice(read_records(file, container_of(file)), _LOOK_AT):
-            count += 1
+        for line in read_records(file, container_of(file)):
             try:
                 detect(decode(line.raw)[0])
-            except (BadRecord, SkippedRecord):
-                continue
-            return None
+            except BadRecord as error:
+                why[line.fault or str(error)] += 1
+            except SkippedRecord:
+                pass  # a blank line
+            else:
+                return None
+            size += len(line.raw)
+            if why.total() >= LOOK_AT or size >= LOOK_AT_BYTES:
+                break
     except FileFault:
         pass  # reading it will report what is wrong
-    return count
+    return why

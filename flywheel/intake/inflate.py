@@ -38,6 +38,7 @@ class Inflated(io.RawIOBase):
         self._packed, self._kind = packed, kind
         self._decoder: Any = None
         self._left = b""
+        self._careful = False
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -71,16 +72,25 @@ class Inflated(io.RawIOBase):
             self._decoder = (
                 zlib.decompressobj(wbits=31) if self._kind == GZIP else zstandard.ZstdDecompressor().decompressobj()
             )
+        rest = b""
+        if self._careful:
+            piece, rest = piece[:1], piece[1:]
+        elif self._kind == GZIP:
+            before = self._decoder.copy()
         try:
             made = self._decoder.decompress(piece, _OUTPUT) if self._kind == GZIP else self._decoder.decompress(piece)
         except (zlib.error, zstandard.ZstdError):
+            if self._kind == GZIP and not self._careful:
+                # What it had made of the piece before the damage is lost: once more, byte by byte.
+                self._careful, self._decoder, self._left = True, before, piece
+                return True
             self.fault = DAMAGED
             return False
         self._ready = memoryview(made)
         if self._decoder.eof:
-            self._left, self._decoder = self._decoder.unused_data, None
+            self._left, self._decoder = self._decoder.unused_data + rest, None
         elif self._kind == GZIP:
-            self._left = self._decoder.unconsumed_tail
+            self._left = self._decoder.unconsumed_tail + rest
         if at_end and not made and self._decoder is not None:
             self.fault = ENDS_EARLY
             return False

@@ -105,6 +105,15 @@ def workers(count: int, mapper: Mapper, source: Source) -> Iterator[ProcessPoolE
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def map_ahead(pool: ProcessPoolExecutor, count: int, spans: Iterable[Span]) -> Iterator[tuple[Span, Batch]]:
     """Spans with their batches, in order, while the workers are at the next ones.
 
@@ -113,7 +122,9 @@ def map_ahead(pool: ProcessPoolExecutor, count: int, spans: Iterable[Span]) -> I
     under_way: deque[tuple[Span, Future[Batch]]] = deque()
     try:
         for span in spans:
-            under_way.append((span, pool.submit(_map_span, span.lines, span.label, span.facts.closed)))
+            with _no_interrupt():  # a process that is starting inherits this until it knows to ignore Ctrl-C
+                done = pool.submit(_map_span, span.lines, span.label, span.facts.closed)
+            under_way.append((span, done))
             if len(under_way) > AHEAD * count:
                 yield _finished(*under_way.popleft())
         while under_way:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, overload
@@ -23,6 +25,8 @@ from flywheel.intake.reader import FileFault
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 """What is read from a folder; all but Parquet also with ``.gz`` or ``.zst`` behind."""
 
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
 _PACKED = (".gz", ".zst")
 _PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -75,10 +79,14 @@ class RemoteFile:
 Readable = Path | RemoteFile
 
 
-def files_at(place: str) -> list[tuple[str, Readable]]:
+def files_at(place: str, home: Path | None = None) -> list[tuple[str, Readable]]:
     """Label and file of all that lies at a path, glob or URL, sorted; nothing there yet is an empty list.
 
-    A folder holds what has one of `SUFFIXES`; a file or glob may have any name. One listing, and nothing is opened.
+    A folder holds what has one of `SUFFIXES`; a file or glob may have any name. What begins with a dot below a folder
+    or glob is hidden. One listing, and nothing is opened.
+
+    Args:
+        home: a folder of which nothing is given out.
 
     Raises IntakeError when the place cannot be reached.
     """
@@ -88,18 +96,18 @@ def files_at(place: str) -> list[tuple[str, Readable]]:
         remote = _remote(place)
         return [(str(item), item) for item in sorted(remote, key=lambda item: item.url)]
     with reached(place):
-        return [(str(item), item) for item in sorted(_local(place))]
+        return [(shown(str(item)), item) for item in sorted(_outside(home, _local(place)))]
 
 
 class Files(Sequence[tuple[str, Readable]]):
     """`files_at` a place, listed at the first look at them and then kept: whoever only wants names asks nobody."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, place: str, home: Path | None = None) -> None:
+        self.place, self.home = place, home
 
     @cached_property
     def _found(self) -> list[tuple[str, Readable]]:
-        return files_at(self.place)
+        return files_at(self.place, self.home)
 
     @overload
     def __getitem__(self, place: int) -> tuple[str, Readable]: ...
@@ -113,8 +121,13 @@ class Files(Sequence[tuple[str, Readable]]):
 
 
 def shown(place: str) -> str:
-    """A place as it may be shown and stored: a web address without its query, which may hold a signature."""
-    if not place.lower().startswith(("http://", "https://")):
+    """A place as it may be shown and stored.
+
+    A web address without its query, which may hold a signature, and without a password; in a name, bytes that are no
+    UTF-8 and control characters are written out.
+    """
+    place = _UNSHOWN.sub(_written_out, _PASSWORD.sub("", place))
+    if not _is_web(place):
         return place
     return urlunsplit(urlsplit(place)._replace(query="", fragment=""))
 
@@ -128,11 +141,19 @@ def wanted(name: str) -> bool:
 
 @contextmanager
 def reached(place: object) -> Iterator[None]:
-    """Turn whatever goes wrong at a place into an IntakeError that names it; a file that is gone stays what it is."""
+    """Turn whatever goes wrong at a place into an IntakeError that names it; a file that is gone stays what it is.
+
+    What is not at a web address is an error: it says no more of a server that cannot be reached.
+    """
     try:
         yield
-    except (IntakeError, FileFault, FileNotFoundError):
+    except (IntakeError, FileFault):
         raise
+    except FileNotFoundError as error:
+        if not _is_web(str(place)):
+            raise
+        why = type(error.__cause__ or error).__name__
+        raise IntakeError(f"{shown(str(place))}: not found, or cannot be reached: {why}") from error
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise IntakeError(f"{shown(str(place))}: cannot be read: {why}") from error
@@ -145,15 +166,39 @@ def reached(place: object) -> Iterator[None]:
 def _local(place: str) -> list[Path]:
     path = Path(place)
     if path.is_dir():
-        return [item for item in path.rglob("*") if wanted(item.name) and item.is_file()]
+        below = (item for item in path.rglob("*") if wanted(item.name))
+        return [item for item in below if not _hidden(item.relative_to(path).parts) and item.is_file()]
     if path.is_file() or not glob.has_magic(place):
         return [path] if path.is_file() else []
     found = glob.glob(place, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
     return [item for item in map(Path, found) if item.is_file()]
 
 
+def _outside(home: Path | None, files: list[Path]) -> list[Path]:
+    if home is None:
+        return files
+    root = home.resolve()
+    ours = {folder: folder.resolve().is_relative_to(root) for folder in {item.parent for item in files}}
+    return [item for item in files if not ours[item.parent]]
+
+
+def _hidden(parts: Sequence[str], named: Sequence[str] = ()) -> bool:
+    """Whether one of the parts of a path begins with a dot, and the place does not name such a one itself."""
+    own = [name for name in named if name.startswith(".")]
+    return any(part.startswith(".") and not any(fnmatchcase(part, name) for name in own) for part in parts)
+
+
+def _is_web(place: str) -> bool:
+    return place.lower().startswith(("http://", "https://"))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else ascii(found[0])[1:-1]
+
+
 def _remote(place: str) -> list[RemoteFile]:
-    web = place.lower().startswith(("http://", "https://"))
+    web = _is_web(place)
     with reached(place):
         system, path = _system(place)
         system.invalidate_cache()
@@ -171,7 +216,7 @@ def _remote(place: str) -> list[RemoteFile]:
         return [
             RemoteFile(place if web else system.unstrip_protocol(name), _status(place, info))
             for name, info in found
-            if info["type"] == "file"
+            if info["type"] == "file" and not _hidden(name.split("/"), path.split("/"))
         ]
 
 

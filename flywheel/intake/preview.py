@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from flywheel.config import Config
 from flywheel.intake import erased as erasing
 from flywheel.intake.batch import Item, Rejected
-from flywheel.intake.containers import read_records
 from flywheel.intake.decode import decode
 from flywheel.intake.detect import format_of
 from flywheel.intake.formats import LogFormat
@@ -24,7 +23,7 @@ from flywheel.intake.reader import FileFault, Line
 from flywheel.intake.reading import Reading
 from flywheel.intake.records import BadRecord, Dropped, InteractionRecord, Json, Record, SkippedRecord
 from flywheel.intake.report import SourceReport
-from flywheel.intake.sources import Source, look
+from flywheel.intake.sources import Source, look, new_lines
 from flywheel.store.erased import Erased
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
@@ -51,15 +50,17 @@ class Preview:
     unusable: dict[str, int] = field(default_factory=dict)
 
 
-def preview(config: Config, home: Home, registry: Registry, task: str, source: Source) -> Preview:
-    """Look at the first records of a source that were not taken in yet."""
+def preview(
+    config: Config, home: Home, registry: Registry, task: str, source: Source, *, again: bool = False
+) -> Preview:
+    """Look at the first records of a source that were not taken in yet; with ``again`` at the first of all."""
     found = Preview()
     formats: dict[str, tuple[LogFormat, int]] = {}
     unusable: Counter[str] = Counter()
     reader = Reading(config, home, registry, task, "preview")
     with registry.read() as tx:
         shorten = _Shorten(reader.normaliser, Erased(home, tx, task))
-    for line, item in _unread(source, reader):
+    for line, item in _unread(source, reader, {} if again else reader.position(source)[0], {}):
         if not line.raw.strip():
             continue
         found.looked_at += 1
@@ -78,30 +79,36 @@ def preview(config: Config, home: Home, registry: Registry, task: str, source: S
 
 
 def examine(config: Config, home: Home, registry: Registry, task: str, source: Source) -> SourceReport:
-    """Read what an import of a source would read, and store nothing.
+    """Read a source from its start, as an import that begins there would, and store nothing.
 
     Records that can be used count as kept; how many of them are duplicates shows only when they are taken in.
     """
     report = SourceReport(source.name)
-    for _, item in _unread(source, Reading(config, home, registry, task, "preview")):
+    reader = Reading(config, home, registry, task, "preview")
+    looked: dict[str, str] = {}
+    for _, item in _unread(source, reader, {}, looked):
         if isinstance(item.found, Rejected):
             report.count(item.found.outcome, item.found.reason)
         else:
             report.count("kept", *(f"repaired: {note}" for note in item.notes))
+    report.tell([fault for fault in looked.values() if fault])
     return report
 
 
-def _unread(source: Source, reader: Reading) -> Iterator[tuple[Line, Item]]:
-    positions, _ = reader.position(source)
+def _unread(
+    source: Source, reader: Reading, positions: Mapping[str, Any], looked: dict[str, str]
+) -> Iterator[tuple[Line, Item]]:
+    """What lies behind these resume points; ``looked`` gets the files, and why one cannot be read to its end."""
     for label, file in source.files:
         if (facts := look(file, positions.get(label), source.tail)) is None:
             continue
+        looked[label] = ""
         try:
-            for line in read_records(file, facts.container, facts.offset):
+            for line in new_lines(file, facts):
                 if (item := item_of(line, label, source, True, reader.context)) is not None:
                     yield line, item
-        except FileFault:
-            continue  # the import itself says so
+        except FileFault as ended:
+            looked[label] = str(ended)
 
 
 def _format(line: Line, source: Source) -> LogFormat | None:
@@ -166,8 +173,17 @@ def _feedback(row: Json) -> Json:
         "value": json.loads(row["value"]),
         "text": _cut(row["text"]),
         "from": row["source"],
-        "about": f"{row['target_kind']} {row['target_id']}",
+        "about": _about(row["target_kind"], row["target_id"]),
     }
+
+
+def _about(kind: str, target: str) -> str:
+    """What feedback is about, in words."""
+    if kind == "metadata":
+        key = json.loads(target)
+        return f"the call whose {key['key']} is {key['value']}"
+    what = {"interaction": "the call", "conversation": "the conversation"}
+    return f"{what.get(kind, 'the call or conversation with the id')} {target}"
 
 
 def _said(message: Json) -> str:

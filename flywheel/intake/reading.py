@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -12,14 +12,24 @@ from typing import Any
 import sqlalchemy as sa
 
 from flywheel.config import Config
-from flywheel.intake.batch import Batch
+from flywheel.intake.batch import Batch, Entry
 from flywheel.intake.chunk import ChunkWriter
-from flywheel.intake.containers import read_records
+from flywheel.intake.csv_rows import TORN
 from flywheel.intake.mapping import Mapper, Select, Span, map_ahead, map_lines, workers
 from flywheel.intake.places import Readable
 from flywheel.intake.reader import FileFault, Line
 from flywheel.intake.report import SourceReport
-from flywheel.intake.sources import NOTHING, UNREAD, WAITING, OpenFile, Source, look, resume_point
+from flywheel.intake.sources import (
+    NOTHING,
+    UNREAD,
+    WAITING,
+    OpenFile,
+    Source,
+    look,
+    new_lines,
+    resume_point,
+    torn_mark,
+)
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry, schema
 
@@ -64,33 +74,34 @@ class Reading:
         mark = row["watermark"]
         return dict(row["position"]["files"]), datetime.fromisoformat(mark) if mark else None
 
-    def read(self, source: Source, again: Select | None = None) -> SourceReport:
+    def read(self, source: Source, again: Select | None = None, *, anew: bool = False) -> SourceReport:
         """Read a source to its end, committing chunk by chunk.
 
         Args:
             again: read from the start of every file, what this makes of each item, and leave the resume points and the
                 watermark as they are.
+            anew: read from the start of every file, and set the resume points as a first reading does.
         """
         with rare_collections():
-            return self._read(source, again)
+            return self._read(source, again, anew)
 
-    def _read(self, source: Source, again: Select | None) -> SourceReport:
+    def _read(self, source: Source, again: Select | None, anew: bool) -> SourceReport:
         report = SourceReport(source.name)
         positions, watermark = self.position(source)
-        if again is not None:
-            positions = {}
+        keep = again is not None and not anew
+        begin = {} if anew or keep else positions
         batches: list[Batch] = []
         count = weight = 0
         notes: list[str] = []
-        touched: dict[str, tuple[Readable, int, OpenFile, str]] = {}
+        touched: dict[str, tuple[Readable, int, OpenFile, str, str, str]] = {}
 
         def flush() -> None:
             nonlocal watermark, count, weight
             points = {label: resume_point(*point) for label, point in touched.items()}
             positions.update(points)
-            position = {"files": positions} if again is None else None
+            position = None if keep else {"files": positions}
             outcome = self.writer.take(source.name, batches, position, watermark, notes)
-            if again is None:
+            if not keep:
                 watermark = outcome.watermark
             report.add(outcome.report)
             batches.clear()
@@ -101,8 +112,9 @@ class Reading:
                 self._progress(report)
 
         ends: dict[str, int] = {}
+        torn: dict[str, str] = {}
         stopped: set[str] = set()
-        for span, batch in self._mapped(source, positions, again):
+        for span, batch in self._mapped(source, begin, again):
             label, file, facts, taken = span.label, span.file, span.facts, len(batch.entries)
             if label in stopped:
                 continue
@@ -110,20 +122,29 @@ class Reading:
                 notes.append("file replaced or truncated: read again from its start")
             if span.fault:
                 notes.append(span.fault)
-            end = ends[label] = span.lines[taken - 1].end if taken else ends.get(label, facts.offset)
+                report.faults.append(span.fault)
+            torn.setdefault(label, facts.torn)
+            passed = taken
+            if taken:
+                torn[label] = _torn(span.lines[taken - 1], batch.entries[-1], source, again is not None)
+                passed -= bool(torn[label])  # it is counted, and read again from its start when it has grown
+            end = ends[label] = span.lines[passed - 1].end if passed else ends.get(label, facts.offset)
             if waiting := taken < len(span.lines):
                 stopped.add(label)
             if span.last or waiting:
-                if facts.moved or end > facts.offset:
-                    touched[label] = (file, end, facts, WAITING if waiting else NOTHING)
+                if facts.moved or end > facts.offset or torn[label] != facts.torn:
+                    rest = WAITING if waiting else NOTHING
+                    touched[label] = (file, end, facts, rest, torn[label], span.fault)
             elif taken:
-                touched[label] = (file, end, facts, UNREAD)
+                touched[label] = (file, end, facts, UNREAD, torn[label], "")
             batches.append(batch)
             count, weight = count + taken, weight + batch.weight
             if count >= CHUNK_RECORDS or weight >= CHUNK_BYTES:
                 flush()
         if touched or any(one.entries for one in batches):
             flush()
+        if source.tail == "finished":
+            report.tell(known_faults(source, positions, ends))
         return report
 
     def _mapped(self, source: Source, positions: dict[str, Any], again: Select | None) -> Iterator[tuple[Span, Batch]]:
@@ -147,6 +168,24 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def known_faults(source: Source, positions: dict[str, Any], read: Container[str] = ()) -> list[str]:
+    """Why files that are as they were, and so are not among those ``read`` now, could not be read to their end."""
+    points = (positions.get(label) for label, _ in source.files if label not in read)
+    return [point["fault"] for point in points if point and "fault" in point]
+
+
+def _torn(line: Line, entry: Entry, source: Source, again: bool) -> str:
+    """`torn_mark` of a last piece that was rejected because it has no end, but for the gateway's own log; else "".
+
+    Args:
+        again: what was read before may be skipped for that, the torn piece too.
+    """
+    if source.tail == "log" or entry.rejected is None:
+        return ""
+    torn = line.oversize or entry.rejected.reason == TORN or (again and entry.rejected.outcome == "skipped")
+    return torn_mark(line) if torn else ""
+
+
 def _spans(source: Source, positions: dict[str, Any]) -> Iterator[Span]:
     """What is new in a source, in spans of bounded size; the last one of each file says so, and may be empty."""
     for label, file in source.files:
@@ -156,7 +195,7 @@ def _spans(source: Source, positions: dict[str, Any]) -> Iterator[Span]:
         lines: list[Line] = []
         size, fault = 0, ""
         try:
-            for line in read_records(file, facts.container, facts.offset, closed=facts.closed):
+            for line in new_lines(file, facts, closed=facts.closed):
                 lines.append(line)
                 size += len(line.raw)
                 if len(lines) >= min(SPAN_RECORDS, CHUNK_RECORDS) or size >= SPAN_BYTES:

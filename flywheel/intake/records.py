@@ -22,6 +22,10 @@ class SkippedRecord(ValueError):
     """This record is none of this task's business. The message is the fixed name of the rule."""
 
 
+class NothingLeft(SkippedRecord):
+    """Its own writer emptied this record, so that nothing in it tells its format any more."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a format may know besides the record.

@@ -8,18 +8,20 @@ took): a record that fails again is counted as quarantined once more, and stays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import pyarrow.parquet as pq
 
-from flywheel.config import Config
+from flywheel.config import ColumnMap, Config
+from flywheel.config_values import is_url
 from flywheel.errors import IntakeError
 from flywheel.intake.batch import Item, Rejected, make_batch
 from flywheel.intake.containers import container_of, read_records
 from flywheel.intake.conversations import Rewrites
-from flywheel.intake.formats import load_formats, named
+from flywheel.intake.detect import UNKNOWN
+from flywheel.intake.formats import load_formats
 from flywheel.intake.mapping import item_of
 from flywheel.intake.places import Readable
 from flywheel.intake.quarantine import Place, entries, file_path, places, sources_of, storable
@@ -27,9 +29,8 @@ from flywheel.intake.reader import FileFault, Line
 from flywheel.intake.reading import CHUNK_BYTES, CHUNK_RECORDS, Progress, Reading
 from flywheel.intake.records import Json
 from flywheel.intake.report import SourceReport
-from flywheel.intake.run import tidy
+from flywheel.intake.run import check_format, tidy, turn
 from flywheel.intake.sources import GATEWAY, Source, task_sources
-from flywheel.store.files import locked
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 from flywheel.store.segments import visible, write_segment
@@ -69,8 +70,10 @@ def replay(
     source: str | None = None,
     reason: str | None = None,
     fmt: str | None = None,
+    columns: ColumnMap | None = None,
     run: str = RUN,
     progress: Progress | None = None,
+    waits: Callable[[], None] | None = None,
 ) -> ReplayReport:
     """Read quarantined records again at their places, and take in those that can be read now.
 
@@ -80,15 +83,18 @@ def replay(
     Args:
         source: only records of this source, or of this file.
         reason: only records that are there for this reason.
-        fmt: a format's name in place of that of their source; what it would skip stays in quarantine.
+        fmt: a format's name, or ``auto``, in place of what flywheel.yaml says of their source; what a named format
+            would skip stays in quarantine.
+        columns: which column holds what, also in place of that.
+        waits: called when another process takes records in, which this one then waits for.
 
     Raises:
         IntakeError: the format's name is unknown.
     """
     load_formats(config.formats)
     if fmt is not None:
-        named(fmt)
-    with locked(home.locks / f"intake-{task}.lock"):
+        check_format(fmt, columns)
+    with turn(home, task, waits):
         reader = Reading(config, home, registry, task, run, progress)
         known = {source.name: source for source in task_sources(config, home, task)}
         source_of = sources_of(registry, task)
@@ -97,8 +103,7 @@ def replay(
             by_source.setdefault(source_of(place[0]), []).append(place)
         report = ReplayReport()
         for name, found in sorted(by_source.items()):
-            origin = known.get(name) or Source(name, "auto", [], "log" if name == GATEWAY else "finished")
-            told = _Replay(reader, origin, fmt, progress)
+            told = _Replay(reader, _origin(name, known), fmt, columns, progress)
             told.take(_rows(home, registry, task, found, reason))
             report.sources.append(told.report)
             report.left += told.left
@@ -107,12 +112,29 @@ def replay(
         return report
 
 
+def _origin(name: str, known: Mapping[str, Source]) -> Source:
+    """How records of a source are read: as flywheel.yaml says of it, or of the place that it lies in."""
+    if name in known:
+        return known[name]
+    for entry in known.values():
+        if entry.name != GATEWAY and not is_url(entry.name) and any(label == name for label, _ in entry.files):
+            return replace(entry, name=name)
+    return Source(name, "auto", [], "log" if name == GATEWAY else "finished")
+
+
 class _Replay:
     """Replays the records of one source, chunk by chunk."""
 
-    def __init__(self, reader: Reading, source: Source, fmt: str | None, progress: Progress | None) -> None:
-        self.reader, self.named, self.progress = reader, fmt is not None, progress
-        self.source = source if fmt is None else replace(source, fmt=fmt, columns=None)
+    def __init__(
+        self, reader: Reading, source: Source, fmt: str | None, columns: ColumnMap | None, progress: Progress | None
+    ) -> None:
+        self.reader, self.progress = reader, progress
+        self.source = source
+        if columns is not None:
+            self.source = replace(source, fmt="columns", columns=columns)
+        elif fmt is not None:
+            self.source = replace(source, fmt=fmt, columns=None)
+        self.named = self.source is not source and self.source.fmt != "auto"
         self.report, self.left = SourceReport(source.name), list[Json]()
         self._batch: list[tuple[Json, Item]] = []
 
@@ -129,6 +151,9 @@ class _Replay:
                 continue
             if self.named and isinstance(item.found, Rejected) and item.found.outcome == "skipped":
                 # A format that has no use for a record says little when it was tried: it may be the wrong one.
+                item = replace(item, found=Rejected("quarantined", row["reason"]))
+            if item.found == Rejected("quarantined", UNKNOWN):
+                # It may have been imported under a format or columns that are not known now: its reason says more.
                 item = replace(item, found=Rejected("quarantined", row["reason"]))
             self._batch.append((row, item))
             size += line.end - line.offset

@@ -20,6 +20,7 @@ class SourceReport:
         kept: records stored, the late ones included; feedback that waits for its target is stored too.
         late: kept records over an hour older than the newest that their source had shown before.
         reasons: why records were quarantined or skipped, and what was noticed about kept ones (repairs, times).
+        faults: why files could not be read to their end, once for each; ``reasons`` has them too.
     """
 
     source: str
@@ -30,6 +31,7 @@ class SourceReport:
     quarantined: int = 0
     skipped: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
     def count(self, outcome: str, *reasons: str) -> None:
         """One more record read, which ended as ``outcome`` (``kept``, ``duplicate``, ``quarantined``, ``skipped``)."""
@@ -42,11 +44,17 @@ class SourceReport:
         for reason in reasons:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
+    def tell(self, faults: list[str]) -> None:
+        """Note why files could not be read to their end."""
+        self.note(*faults)
+        self.faults += faults
+
     def add(self, other: SourceReport) -> None:
         """Add another report's counts to this one."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.reasons = dict(Counter(self.reasons) + Counter(other.reasons))
+        self.faults += other.faults
 
     def check(self) -> None:
         """Raise IntakeError unless the counts add up."""
@@ -66,7 +74,7 @@ class SourceReport:
         return {name: getattr(self, name) for name in COUNTS} | {"reasons": dict(self.reasons)}
 
 
-COUNTS = tuple(item.name for item in fields(SourceReport) if item.name not in ("source", "reasons"))
+COUNTS = tuple(item.name for item in fields(SourceReport) if item.type == "int")
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flywheel.config import ColumnMap, Config
-from flywheel.intake.containers import JSON_LINES, PARQUET, Container, container_of
+from flywheel.config import ColumnMap, Config, LogEntry
+from flywheel.intake.containers import JSON_LINES, PARQUET, Container, container_of, read_records
 from flywheel.intake.places import Files, Readable, reached, shown
+from flywheel.intake.reader import Line
 from flywheel.store.home import Home
 from flywheel.store.wal import is_live
 
@@ -42,7 +43,8 @@ class Source:
         files: label and file, in the order in which they are read.
         tail: what an unterminated last line means. ``log``: torn once no writer holds the file, else not yet;
             ``growing``: kept when it is whole JSON, torn once the file has settled, else not yet;
-            ``finished``: kept when it is whole JSON, else torn.
+            ``finished``: kept when it is whole JSON, else torn. But for ``log``, which nobody appends to then, the
+            resume point stays before a torn one: when it is written on, it is read from its start.
         columns: which column holds what, with ``fmt`` ``columns``.
     """
 
@@ -60,17 +62,31 @@ def gateway_source(home: Home) -> Source:
 
 
 def path_source(
-    path: str | Path, *, fmt: str = "auto", tail: str = "growing", columns: ColumnMap | None = None
+    path: str | Path,
+    *,
+    fmt: str = "auto",
+    tail: str = "growing",
+    columns: ColumnMap | None = None,
+    home: Path | None = None,
 ) -> Source:
-    """What lies at a path, a glob or a URL, listed at the first look: see `flywheel.intake.places.files_at`."""
+    """What lies at a path, a glob or a URL, listed at the first look: see `flywheel.intake.places.files_at`.
+
+    Args:
+        home: the deployment's own folder, which holds no logs of others.
+    """
     place = str(path)
-    return Source(shown(place), "columns" if columns else fmt, Files(place), tail, columns)
+    return Source(shown(place), "columns" if columns else fmt, Files(place, home), tail, columns)
 
 
 def task_sources(config: Config, home: Home, task: str) -> list[Source]:
     """All sources of a task."""
     logs = config.task(task).logs
-    return [gateway_source(home), *(path_source(log.path, fmt=log.format, columns=log.columns) for log in logs)]
+    return [gateway_source(home), *(configured(log, home.root) for log in logs)]
+
+
+def configured(log: LogEntry, home: Path) -> Source:
+    """The source that an entry of ``logs`` describes, in the deployment with this home."""
+    return path_source(log.path, fmt=log.format, columns=log.columns, home=home)
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,7 @@ class OpenFile:
         restarted: whether an earlier resume point did not fit the file any more.
         closed: whether nobody will append to it; found before reading, so that what is read then is all there is.
         moved: whether the file is another than at the last look.
+        torn: `torn_mark` of a piece behind the offset that was counted already, for want of its end; "" without one.
     """
 
     container: Container
@@ -92,6 +109,7 @@ class OpenFile:
     size: int
     mtime_ns: int
     inode: int
+    torn: str = ""
 
 
 def look(file: Readable, position: dict[str, Any] | None, tail: str) -> OpenFile | None:
@@ -110,7 +128,8 @@ def look(file: Readable, position: dict[str, Any] | None, tail: str) -> OpenFile
             closed = _closed(file, tail, stat.st_mtime)
             container = JSON_LINES if tail == "log" else container_of(file)
             fits = position is None or _fits(file, known, container, stat.st_size)
-            return OpenFile(container, known["offset"] if fits else 0, not fits, closed, moved, *facts)
+            offset, torn = (known["offset"], known.get("torn", "")) if fits else (0, "")
+            return OpenFile(container, offset, not fits, closed, moved, *facts, torn=torn)
     except FileNotFoundError:
         return None
 
@@ -121,8 +140,33 @@ def left(position: dict[str, Any]) -> str:
     return str(position.get("left", NOTHING if whole else WAITING))  # older points do not tell these two apart
 
 
-def resume_point(file: Readable, offset: int, facts: OpenFile, rest: str = UNREAD) -> dict[str, Any]:
-    """What to store so that the next run goes on at ``offset``, with what lies behind that."""
+def new_lines(file: Readable, facts: OpenFile, *, closed: bool = True) -> Iterator[Line]:
+    """The records of a file behind its resume point, but for a torn one that was counted and is as it was.
+
+    Raises as `flywheel.intake.containers.read_records` does.
+    """
+    for number, line in enumerate(read_records(file, facts.container, facts.offset, closed=closed)):
+        if number or not facts.torn or torn_mark(line) != facts.torn:
+            yield line
+
+
+def torn_mark(line: Line) -> str:
+    """What tells a torn piece from any other, and from what it becomes when it is written on; "" of a whole one."""
+    if line.terminated:
+        return ""
+    return f"{line.end - line.offset} {hashlib.sha256(line.raw).hexdigest()}"
+
+
+def resume_point(
+    file: Readable, offset: int, facts: OpenFile, rest: str = UNREAD, torn: str = "", fault: str = ""
+) -> dict[str, Any]:
+    """What to store so that the next run goes on at ``offset``.
+
+    Args:
+        rest: what lies behind that.
+        torn: `torn_mark` of a piece there that was counted already.
+        fault: why the file could not be read to its end.
+    """
     seen = offset if facts.container.addressable else facts.size
     head_length = min(seen, _WINDOW)
     point = {
@@ -135,6 +179,7 @@ def resume_point(file: Readable, offset: int, facts: OpenFile, rest: str = UNREA
         "inode": facts.inode,
         "left": rest,
     }
+    point |= {key: value for key, value in (("torn", torn), ("fault", fault)) if value}
     return point if facts.container.addressable else point | {"seen": seen}
 
 

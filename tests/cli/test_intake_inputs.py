@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from flywheel.intake.inflate import ENDS_EARLY
 
 
 @pytest.fixture
@@ -55,3 +59,45 @@ def test_config_check_looks_at_places_and_formats(flywheel: Any, make_wheel: Any
     wheel.path.write_text(yaml.safe_dump(raw | {"formats": ["gone.py"]}))
     done = flywheel("config", "check", "-c", wheel.path)
     assert (done.code, "gone.py: no such file" in done.err) == (2, True)
+
+
+def test_a_file_without_records_is_told_so(flywheel: Any, where: Any, tmp_path: Path) -> None:
+    (tmp_path / "blank.jsonl").write_text("\n\n   \n")
+    (tmp_path / "empty.jsonl").touch()
+    for name in ("blank", "empty"):
+        done = flywheel("intake", "import", tmp_path / f"{name}.jsonl", *where)
+        assert (done.code, "no records" in done.out, "none of its first" in done.out + done.err) == (0, True, False)
+    done = flywheel("intake", "import", "/dev/null", *where)
+    assert (done.code, "/dev/null: no records" in done.err) == (2, True)
+
+
+def test_an_import_of_a_file_that_cannot_be_read_to_its_end_exits_2_each_time(
+    flywheel: Any, where: Any, tmp_path: Path
+) -> None:
+    row = b'{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "id": "c1"}\n'
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(row)[:-4])
+    for read in (1, 0):
+        done = flywheel("intake", "import", path, "--json", *where)
+        assert (done.code, done.json["kept"], done.json["faults"]) == (2, read, [ENDS_EARLY])
+        assert f"{path}: not read to its end: {ENDS_EARLY}" in done.err
+    assert flywheel("intake", "import", path, "--dry-run", *where).code == 2
+
+
+def test_a_place_that_cannot_be_reached_or_holds_a_password_is_told_in_words(flywheel: Any, where: Any) -> None:
+    done = flywheel("intake", "import", "http://127.0.0.1:1/x.jsonl", *where)
+    assert (done.code, "not found, or cannot be reached: " in done.err) == (2, True)
+    done = flywheel("intake", "import", "https://user:PW@127.0.0.1:1/x.jsonl", *where)
+    assert (done.code, "holds no user or password" in done.err, "PW" in done.out + done.err) == (2, True, False)
+
+
+def test_a_file_name_of_any_bytes_is_imported_and_shown_written_out(flywheel: Any, where: Any, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(str(tmp_path)) + b"/caf\xe9\n.jsonl"))
+    path.write_text(
+        '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "id": "c1"}\nbroken\n'
+    )
+    done = flywheel("intake", "import", path, "--json", *where)
+    assert (done.json["source"], done.json["kept"]) == (f"{tmp_path}/caf\\xe9\\n.jsonl", 1)
+    for command in (["import", path], ["history"], ["quarantine", "list"]):
+        done = flywheel("intake", *command, *where)
+        assert "caf\\xe9\\n.jsonl" in "".join(done.out.split()).replace("\u2502", "")

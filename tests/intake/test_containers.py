@@ -126,6 +126,17 @@ def test_damage_in_an_archive_costs_what_lies_behind_it_only(tmp_path: Path, pac
     assert ([line.raw for line in found], fault) == (JSONL.splitlines(), DAMAGED)
 
 
+def test_all_lines_before_the_damage_in_a_gzip_file_come_out(tmp_path: Path) -> None:
+    raw = b"".join(b'{"n":%d}\n' % zlib.crc32(b"%d" % number) for number in range(400))
+    packed = bytearray(gzip.compress(raw))
+    packed[middle := len(packed) // 2] ^= 0xFF
+    sound = zlib.decompressobj(wbits=31).decompress(bytes(packed[:middle])).count(b"\n")
+    found, fault = read(write(tmp_path, bytes(packed)))
+    assert fault == DAMAGED
+    assert sound > 100
+    assert [line.raw for line in found[:sound]] == raw.splitlines()[:sound]
+
+
 def test_zeros_behind_a_gzip_member_are_padding(tmp_path: Path) -> None:
     found, fault = read(write(tmp_path, gzip.compress(JSONL) + bytes(600) + gzip.compress(JSONL) + bytes(9)))
     assert (len(found), fault) == (6, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from flywheel.errors import IntakeError
 from flywheel.intake import import_path, run_intake, unread_bytes
-from flywheel.intake.places import files_at, wanted
+from flywheel.intake.places import files_at, shown, wanted
 
 
 def record(n: int) -> bytes:
@@ -221,3 +222,93 @@ def test_the_signature_in_a_web_address_is_neither_stored_nor_shown(
     assert (found.kept, found.source) == (1, "https://acme.example/a.jsonl")
     raw = b"".join(path.read_bytes() for path in deployment.home.root.glob("*") if path.is_file())
     assert b"secret" not in raw.replace(b"secret.key", b"")
+
+
+def test_what_begins_with_a_dot_below_a_folder_is_hidden_unless_the_place_names_it(
+    tmp_path: Path, bucket: MemoryFileSystem
+) -> None:
+    for n, name in enumerate(("a.jsonl", ".b.jsonl", ".git/c.jsonl", "x/.y/d.jsonl")):
+        path = tmp_path / ".logs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(record(n))
+        bucket.pipe(f"/acme/.logs/{name}", record(n))
+    for root in (str(tmp_path), "memory:///acme"):
+
+        def found(place: str, root: str = root) -> list[str]:
+            return [label.removeprefix(f"{root}/.logs/") for label, _ in files_at(f"{root}/{place}")]
+
+        assert found(".logs") == ["a.jsonl"]
+        assert found(".logs/*.jsonl") == ["a.jsonl"]
+        assert found(".logs/.*.jsonl") == [".b.jsonl"]
+        assert found(".logs/.git") == [".git/c.jsonl"]
+        assert found(".logs/.b.jsonl") == [".b.jsonl"]
+    assert files_at("memory://acme") == []
+
+
+def test_the_deployment_s_own_home_is_never_read_as_a_log(tmp_path: Path) -> None:
+    (tmp_path / "home" / "suites").mkdir(parents=True)
+    (tmp_path / "a.jsonl").write_bytes(record(1))
+    (tmp_path / "home" / "suites" / "manifest.json").write_bytes(record(2))
+    for place in (str(tmp_path), f"{tmp_path}/**/*.json*", f"{tmp_path}/home/suites"):
+        own = [f"{tmp_path}/a.jsonl"] if place != f"{tmp_path}/home/suites" else []
+        assert [label for label, _ in files_at(place, tmp_path / "home")] == own
+        assert len(files_at(place)) > len(own)
+
+
+def test_a_place_around_the_home_gives_nothing_of_it_and_does_not_grow(make_deployment: Callable[..., Any]) -> None:
+    it = make_deployment()
+    around = it.home.root.parent
+    (around / "mine.jsonl").write_bytes(record(1))
+    (it.home.suites / "s.json").write_bytes(record(2))
+    it = make_deployment(task={"logs": [str(around)]})
+    assert intake(it) == (1, 0)
+    assert (unread(it), intake(it)) == (0, (0, 0))
+    found = import_path(it.config, it.home, it.registry, it.task, around)
+    assert (found.duplicate, found.quarantined) == (0, 0)
+
+
+def test_a_name_that_is_no_utf8_or_holds_a_newline_is_written_out(at: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    odd = os.fsdecode(os.fsencode(str(folder)) + b"/caf\xe9.jsonl")
+    Path(odd).write_bytes(record(1) + b"broken\n")
+    (folder / "two\nlines\x1b[1m.jsonl").write_bytes(record(2))
+    (folder / "plain \u00e9.jsonl").write_bytes(record(3))
+    it = at(str(folder))
+    assert (intake(it), intake(it), unread(it)) == ((3, 0), (0, 0), 0)
+    assert [label.removeprefix(f"{folder}/") for label, _ in files_at(str(folder))] == [
+        "caf\\xe9.jsonl",
+        "plain \u00e9.jsonl",
+        "two\\nlines\\x1b[1m.jsonl",
+    ]
+    found = import_path(it.config, it.home, it.registry, it.task, odd)
+    assert (found.source, found.duplicate, found.quarantined) == (f"{folder}/caf\\xe9.jsonl", 1, 1)
+
+
+def test_a_web_address_that_nobody_answers_at_is_an_error_that_says_so(at: Callable[..., Any]) -> None:
+    it = at("http://127.0.0.1:1/x.jsonl?sig=secret")
+    told = r"http://127\.0\.0\.1:1/x\.jsonl: not found, or cannot be reached: \w+\Z"
+    with pytest.raises(IntakeError, match=told):
+        intake(it)
+    assert unread(it) == 0
+
+
+@pytest.mark.parametrize("place", ["https://user:PW@host.example/x.jsonl", "s3://key:PW@bucket/x"])
+def test_a_password_in_an_imported_url_is_refused_and_not_shown(deployment: Any, place: str) -> None:
+    at = deployment.config, deployment.home, deployment.registry, deployment.task
+    with pytest.raises(IntakeError, match="a place holds no user or password") as refused:
+        import_path(*at, place)
+    assert "PW" not in str(refused.value)
+    assert "user" not in shown(place)
+
+
+def test_a_strange_file_with_an_odd_name_is_named_in_words_that_can_be_printed(deployment: Any, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(str(tmp_path)) + b"/caf\xe9\n.jsonl"))
+    path.write_bytes(b'{"nothing": 1}\n')
+    at = deployment.config, deployment.home, deployment.registry, deployment.task
+    with pytest.raises(IntakeError) as refused:
+        import_path(*at, path)
+    assert str(refused.value).startswith(f"{tmp_path}/caf\\xe9\\n.jsonl: none of its first ")
+    with pytest.raises(IntakeError, match="no such file") as gone:
+        import_path(*at, f"{path}.gone")
+    assert str(gone.value).isprintable()

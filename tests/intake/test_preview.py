@@ -52,7 +52,7 @@ def test_a_call_is_shown_as_it_will_be_stored_with_the_key_of_its_user(
 
 def test_feedback_is_shown_with_its_kind_value_and_target(deployment: Any, traffic: Any, file: Any) -> None:
     (shown,) = look(deployment, file(traffic.feedback(1, "thumb", value="up", author="ann"))).records
-    assert (shown["kind"], shown["value"], shown["about"]) == ("thumb", True, f"interaction {traffic.call_id(1)}")
+    assert (shown["kind"], shown["value"], shown["about"]) == ("thumb", True, f"the call {traffic.call_id(1)}")
     assert "ann" not in json.dumps(shown)
 
 

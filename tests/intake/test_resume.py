@@ -15,12 +15,17 @@ import pytest
 import sqlalchemy as sa
 import zstandard
 
+from flywheel.config import parse_columns
 from flywheel.intake import import_path, run_intake, unread_bytes
 from flywheel.intake import reading as reading_module
-from flywheel.intake.inflate import ENDS_EARLY
+from flywheel.intake.anew import import_again
+from flywheel.intake.inflate import DAMAGED, ENDS_EARLY
 from flywheel.intake.json_values import NOT_CLOSED
 from flywheel.intake.parquet_rows import NOT_WHOLE
+from flywheel.intake.preview import examine
+from flywheel.intake.run import import_source
 from flywheel.store.registry import schema
+from flywheel.store.segments import query
 
 Rows = Sequence[dict[str, Any]]
 
@@ -245,3 +250,99 @@ def test_an_import_reports_a_cut_archive_and_keeps_its_beginning(deployment: Any
     path.write_bytes(gzip.compress(lines(calls(*range(50))))[:-4])
     found = import_path(deployment.config, deployment.home, deployment.registry, deployment.task, path)
     assert (found.kept, found.quarantined, found.reasons) == (50, 0, {ENDS_EARLY: 1})
+
+
+def grown(deployment: Any, path: Path, *contents: bytes, **options: Any) -> list[tuple[int, int, int, int]]:
+    """Kept, duplicate, quarantined and skipped of an import after each state of a file."""
+    found = []
+    for content in contents:
+        path.write_bytes(content)
+        report = import_path(deployment.config, deployment.home, deployment.registry, deployment.task, path, **options)
+        report.check()
+        found.append((report.kept, report.duplicate, report.quarantined, report.skipped))
+    return found
+
+
+def answers(deployment: Any) -> set[str]:
+    sql = "SELECT response FROM rows"
+    rows = query(deployment.home, deployment.registry, "interactions", deployment.task, sql).to_pylist()
+    return {json.loads(row["response"])["message"]["content"] for row in rows}
+
+
+def test_a_torn_csv_row_that_is_written_on_is_read_from_its_start(deployment: Any, tmp_path: Path) -> None:
+    torn = b'q,a\nx1,y1\n"half'
+    whole = torn + b' done",y2\nx3,y3\n'
+    columns = parse_columns("prompt=q,completion=a")
+    told = grown(deployment, tmp_path / "t.csv", torn, torn, whole, whole, columns=columns)
+    assert told == [(1, 0, 1, 0), (0, 0, 0, 0), (2, 0, 0, 0), (0, 0, 0, 0)]
+    sql = "SELECT request FROM rows"
+    rows = query(deployment.home, deployment.registry, "interactions", deployment.task, sql).to_pylist()
+    assert sum("half done" in row["request"] for row in rows) == 1
+
+
+@pytest.mark.parametrize("chunk", [1, 20_000])
+def test_a_torn_line_or_element_that_is_written_on_is_read_from_its_start(
+    deployment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(reading_module, "CHUNK_RECORDS", chunk)
+    one, two, three = (json.dumps(row).encode() for row in calls(1, 2, 3))
+    cut = two[:40]
+    log = one + b"\n" + cut, one + b"\n" + two + b"\n" + three + b"\n"
+    array = b"[\n " + one + b",\n " + cut, b"[\n " + one + b",\n " + two + b",\n " + three + b"\n]"
+    for name, (torn, whole) in {"a.jsonl": log, "a.json": array}.items():
+        told = grown(deployment, tmp_path / name, torn, torn, whole)
+        assert [row[2] for row in told] == [1, 0, 0], name
+        assert sum(row[0] + row[1] for row in told) == 3, name
+    assert answers(deployment) == {"a1", "a2", "a3"}
+
+
+def test_a_file_that_is_torn_at_its_first_record_or_deep_in_gzip_is_read_from_there(
+    deployment: Any, tmp_path: Path
+) -> None:
+    (row,) = (json.dumps(row).encode() for row in calls(1))
+    told = grown(deployment, tmp_path / "a.jsonl", b"", row[:30], row[:30], row[:50], row + b"\n", fmt="openai_chat")
+    assert told == [(0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 0), (0, 0, 1, 0), (1, 0, 0, 0)]
+    first = gzip.compress(lines(calls(1)) + lines(calls(2))[:40])
+    told = grown(deployment, tmp_path / "b.gz", first, first, first + gzip.compress(lines(calls(2))[40:]))
+    assert told == [(0, 1, 1, 0), (0, 0, 0, 0), (1, 0, 0, 0)]
+
+
+def test_a_file_that_was_only_touched_does_not_count_its_torn_end_again(log: Callable[[str], Log]) -> None:
+    it = log("log.jsonl")
+    it.path.write_bytes(lines(calls(1)) + b'{"torn')
+    assert it.intake() == (1, 0, 0, {})
+    it.settle()
+    assert it.intake() == (0, 0, 1, {"torn last line": 1})
+    assert (it.unread(), it.intake()) == (0, (0, 0, 0, {}))
+    os.utime(it.path)
+    assert (it.unread() > 0, it.intake(), it.unread()) == (True, (0, 0, 0, {}), 0)
+    it.settle()
+    assert (it.intake(), it.unread()) == ((0, 0, 0, {}), 0)
+    it.path.write_bytes(lines(calls(1, 2)))
+    assert it.intake() == (1, 0, 0, {})
+
+
+def test_a_file_that_cannot_be_read_to_its_end_says_so_at_every_import(deployment: Any, tmp_path: Path) -> None:
+    raw = bytearray(gzip.compress(lines(calls(*range(400)))))
+    raw[len(raw) // 2] ^= 0xFF
+    whole = tmp_path / "good.jsonl"
+    whole.write_bytes(lines(calls(1)))
+    (tmp_path / "bad.json.gz").write_bytes(raw)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    at = deployment.config, deployment.home, deployment.registry, deployment.task
+    for _ in range(2):
+        found = import_path(*at, tmp_path)
+        assert sorted(found.faults) == sorted([DAMAGED, NOT_WHOLE])
+        assert (found.reasons[DAMAGED], found.reasons[NOT_WHOLE]) == (1, 1)
+        assert examine(*at, import_source(deployment.config, tmp_path)).faults
+    assert import_path(*at, whole).faults == []
+
+
+def test_reading_a_torn_file_anew_leaves_the_resume_point_before_its_torn_end(deployment: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    at = deployment.config, deployment.home, deployment.registry, deployment.task
+    whole = lines(calls(1, 2))
+    assert grown(deployment, path, whole[:-30]) == [(1, 0, 1, 0)]
+    _, found = import_again(*at, path)
+    assert (found.duplicate, found.quarantined, found.skipped) == (1, 0, 1)
+    assert grown(deployment, path, whole[:-30], whole) == [(0, 0, 0, 0), (1, 0, 0, 0)]

@@ -17,6 +17,7 @@ from flywheel.intake.records import (
     FeedbackRecord,
     InteractionRecord,
     Json,
+    NothingLeft,
     Parsed,
     Record,
     SecondhandRecord,
@@ -40,7 +41,7 @@ def _matches(record: Json) -> bool:
 def parse(record: Json, context: Context) -> Parsed:
     """Read one log record. Calls of other tasks and of no task (straight to the base model) are skipped."""
     if not record or record.get("kind") == ERASED:
-        raise SkippedRecord("erased")
+        raise NothingLeft("erased")
     if record.get("v") != 1:
         raise BadRecord("unknown log version")
     kind, task = record.get("kind"), record.get("task")

@@ -14,12 +14,17 @@ from flywheel.intake.records import (
     FeedbackRecord,
     InteractionRecord,
     Json,
+    NothingLeft,
     Parsed,
     Record,
+    SkippedRecord,
 )
 
 Parse = Callable[[Json, Context], Parsed]
 Matches = Callable[[Json], bool]
+
+NOT_OF = "not a record of the format"
+"""How the reason begins for a record of which the format that was named for it knows nothing."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,14 @@ class LogFormat:
         Args:
             repairs: takes in what was repaired in JSON texts inside the record.
         """
-        found = noting(set() if repairs is None else repairs, self.parse, record, context)
+        try:
+            found = noting(set() if repairs is None else repairs, self.parse, record, context)
+        except NothingLeft:
+            raise
+        except SkippedRecord:
+            if self.matches(record):
+                raise
+            raise BadRecord(f"{NOT_OF} {self.name}") from None  # a wrong format has no rule by which to skip
         if isinstance(found, InteractionRecord | FeedbackRecord):
             return (found,)
         if all(isinstance(one, Dropped) for one in found):
