@@ -66,7 +66,8 @@ def test_a_run_without_days_reads_all_sources_and_shows_the_days_it_touched(ui: 
 
 def test_days_that_came_in_elsewhere_show_after_the_next_run(ui: Any, tmp_path: Any) -> None:
     at = ui.wheel
-    path = ui.traffic.write(ui.traffic.call(0), ui.traffic.call(DAY))
+    log = ui.traffic.write(ui.traffic.call(0), ui.traffic.call(DAY))
+    path = log.rename(tmp_path / "calls.jsonl")  # what lies in the home itself is never imported
     import_path(at.config, at.home, at.registry, at.task, path, fmt="gateway")
     follow(ui, "2026-01-01", "2026-01-01")
     key = dg.AssetKey([at.task, "interactions"])
