@@ -21,6 +21,7 @@ import fsspec
 from flywheel.config_values import is_url
 from flywheel.errors import IntakeError
 from flywheel.intake.reader import FileFault
+from flywheel.store.home import OWN_FOLDERS
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 """What is read from a folder; all but Parquet also with ``.gz`` or ``.zst`` behind."""
@@ -177,8 +178,10 @@ def _local(place: str) -> list[Path]:
 def _outside(home: Path | None, files: list[Path]) -> list[Path]:
     if home is None:
         return files
-    root = home.resolve()
-    ours = {folder: folder.resolve().is_relative_to(root) for folder in {item.parent for item in files}}
+    own = [home.resolve() / name for name in OWN_FOLDERS]  # a home may well be the folder with everybody's logs
+    ours = {
+        folder: any(folder.resolve().is_relative_to(one) for one in own) for folder in {item.parent for item in files}
+    }
     return [item for item in files if not ours[item.parent]]
 
 

@@ -11,6 +11,11 @@ from pathlib import Path
 from flywheel.config import Config
 from flywheel.store.files import write_atomic
 
+OWN_FOLDERS = (
+    *("log", "data", "datasets", "suites", "checkpoints", "evaluations", "runs", "locks", "dagster", "logs"),
+)
+"""Folders directly below a home that hold what a deployment writes itself."""
+
 
 @dataclass(frozen=True)
 class Home:

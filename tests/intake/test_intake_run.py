@@ -92,7 +92,7 @@ def test_an_unterminated_last_line_waits_while_its_writer_lives(deployment: Any,
         assert counts(intake(deployment).sources[0]) == (1, 1, 0, 0, 0)
         assert counts(intake(deployment).sources[0]) == (0, 0, 0, 0, 0)
         writer.write(b'nd":"x"}\n')
-    assert intake(deployment).sources[0].reasons == {"other task": 1}
+    assert intake(deployment).sources[0].reasons == {"not a record of the format gateway": 1}
 
 
 def test_an_unterminated_last_line_of_a_closed_log_is_torn_even_if_it_is_whole_json(

@@ -255,6 +255,13 @@ def test_the_deployment_s_own_home_is_never_read_as_a_log(tmp_path: Path) -> Non
         assert len(files_at(place)) > len(own)
 
 
+def test_a_home_that_is_the_folder_with_everybodys_logs_hides_only_its_own(tmp_path: Path) -> None:
+    for name in ("exports", "data"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_bytes(record(1))
+    assert [label for label, _ in files_at(str(tmp_path), tmp_path)] == [f"{tmp_path}/exports/a.jsonl"]
+
+
 def test_a_place_around_the_home_gives_nothing_of_it_and_does_not_grow(make_deployment: Callable[..., Any]) -> None:
     it = make_deployment()
     around = it.home.root.parent
