@@ -83,11 +83,7 @@ def _of_day(rows: dict[str, int]) -> dict[str, Any]:
 
 def _metadata(report: IntakeReport, rows: dict[str, dict[str, int]]) -> dict[str, Any]:
     total = {name: sum(day[name] for day in rows.values()) for name in ("interactions", "feedback")}
-    read = {name: sum(getattr(source, name) for source in report.sources) for name in _COUNTS}
-    reasons: dict[str, int] = {}
-    for source in report.sources:
-        for why, n in source.reasons.items():
-            reasons[why] = reasons.get(why, 0) + n
+    read = {name: getattr(report.total, name) for name in _COUNTS}
     return {
         "dagster/row_count": total["interactions"],
         **numbers(total, "data/"),
@@ -95,15 +91,15 @@ def _metadata(report: IntakeReport, rows: dict[str, dict[str, int]]) -> dict[str
         "feedback/joined_late": report.joined,
         "feedback/waiting": report.waiting,
         "reconciliation": table([{"source": s.source} | {n: getattr(s, n) for n in _COUNTS} for s in report.sources]),
-        "reasons": counts(reasons, "reason"),
+        "reasons": counts(report.total.reasons, "reason"),
     }
 
 
 def _in_words(report: IntakeReport) -> str:
-    read = {name: sum(getattr(source, name) for source in report.sources) for name in _COUNTS}
+    total = report.total
     return (
-        f"read {read['read']} records: kept {read['kept']}, duplicate {read['duplicate']}, "
-        f"quarantined {read['quarantined']}, skipped {read['skipped']}"
+        f"read {total.read} records: kept {total.kept}, duplicate {total.duplicate}, "
+        f"quarantined {total.quarantined}, skipped {total.skipped}"
     )
 
 

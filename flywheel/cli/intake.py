@@ -291,7 +291,7 @@ def _day(option: str, typed: str) -> date:
 
 
 def _round(o: Opened, task: str, as_json: bool) -> None:
-    from flywheel.intake import SourceReport, run_intake, unread_bytes
+    from flywheel.intake import run_intake, unread_bytes
     from flywheel.labels import labels_due, run_labels
 
     due = labels_due(o.registry, task, o.config.task(task).labels)
@@ -299,9 +299,7 @@ def _round(o: Opened, task: str, as_json: bool) -> None:
         return
     report = run_intake(o.config, o.home, o.registry, task, run=run_name("tail"))
     labels = run_labels(o.config, o.home, o.registry, task)
-    total = SourceReport(task)
-    for source in report.sources:
-        total.add(source)
+    total = report.total
     if not total.read and not labels.new_versions:
         return
     now = datetime.now(UTC)

@@ -14,10 +14,9 @@ from flywheel.intake.quarantine import places
 from flywheel.intake.reading import Progress, Reading
 from flywheel.intake.records import Dropped, FeedbackRecord, Record
 from flywheel.intake.report import IntakeReport
-from flywheel.intake.run import tidy
+from flywheel.intake.run import tidy, turn
 from flywheel.intake.sources import task_sources
 from flywheel.intake.times import UNKNOWN, parse_time
-from flywheel.store.files import locked
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 
@@ -50,7 +49,7 @@ def run_backfill(
     """
     if last < first:
         raise IntakeError(f"the last day {last} is before the first day {first}")
-    with locked(home.locks / f"intake-{task}.lock"):
+    with turn(home, task):
         reader = Reading(config, home, registry, task, run, progress)
         select = _of_days(first, last, set(places(home, registry, task, reason=CLASH)))
         reports = [reader.read(source, select) for source in task_sources(config, home, task)]

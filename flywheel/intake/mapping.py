@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,7 +99,7 @@ def map_lines(
 def workers(count: int, mapper: Mapper, source: Source) -> Iterator[ProcessPoolExecutor]:
     """Processes that map spans of a source. They end with this process, however it ends."""
     spawned = multiprocessing.get_context("spawn")  # a fork would take the caller's threads and locks along
-    pool = ProcessPoolExecutor(count, spawned, _start_worker, (mapper, replace(source, files=())))
+    pool = ProcessPoolExecutor(count, spawned, _start_worker, (os.getpid(), mapper, replace(source, files=())))
     try:
         yield pool
     finally:
@@ -145,9 +146,9 @@ def _finished(span: Span, future: Future[Batch]) -> tuple[Span, Batch]:
 _worker: tuple[Source, Context, Normaliser]
 
 
-def _start_worker(mapper: Mapper, source: Source) -> None:
+def _start_worker(parent: int, mapper: Mapper, source: Source) -> None:
     global _worker
-    die_with_parent()
+    die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     gc.disable()  # records hold no cycles
     _worker = (source, *mapper.ready())

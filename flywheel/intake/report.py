@@ -90,3 +90,11 @@ class IntakeReport:
     sources: list[SourceReport]
     joined: int
     waiting: int
+
+    @property
+    def total(self) -> SourceReport:
+        """The counts and reasons of all sources together."""
+        found = SourceReport("all sources")
+        for source in self.sources:
+            found.add(source)
+        return found

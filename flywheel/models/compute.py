@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from flywheel.errors import ConfigError
+from flywheel.store.processes import cores
 
 DTYPES = ("float32", "bfloat16")
 
@@ -66,17 +67,7 @@ def _usable_threads() -> int:
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, _quota()) - 1)
-
-
-def _quota() -> int:
-    """Whole cores a container may use, or a large number without a limit."""
-    try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, int(limit) // int(period))
-    except (OSError, ValueError):
-        return 1 << 16
+    return max(1, cores() - 1)
 
 
 def _cpuinfo(field: str) -> str:

@@ -7,6 +7,7 @@ segments it names are asked for the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 
 import duckdb
 import numpy as np
@@ -33,7 +34,10 @@ class SegmentKeys:
         self._sql = " UNION ".join(f"SELECT hash({key}) AS h FROM rows WHERE {key} IS NOT NULL" for key in keys)
         self._paths: list[str] = []
         self._runs: list[tuple[Hashes, Numbers]] = []  # hashes in order with the numbers of their segments
-        self._connection = duckdb.connect(":memory:", config=SETTINGS)
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        return duckdb.connect(":memory:", config=SETTINGS)
 
     def segments_with(self, keys: Collection[str]) -> list[str]:
         """Paths of the visible segments that may hold one of the keys, in order."""

@@ -13,14 +13,13 @@ hand with ``nohup`` outlives its shell.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping
 
+from flywheel.store.processes import tie_to_parent
 from flywheel.training.pipes import tell
 
 INTERRUPTED = 130
@@ -30,7 +29,6 @@ ORPHAN_DEADLINE_S = 8.0
 PARENT_ENV = "FLYWHEEL_PARENT_PID"
 _SAME_REQUEST_S = 1.0
 """One Ctrl-C may arrive twice: from the terminal, and passed on by a parent in the same process group."""
-_PR_SET_PDEATHSIG = 1
 _CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -94,9 +92,7 @@ def die_with_parent(environ: Mapping[str, str]) -> None:
     if recorded is None and "DAGSTER_PIPES_CONTEXT" not in environ:
         return
     expected = int(recorded) if recorded else os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-    if os.getppid() != expected:
+    if not tie_to_parent(expected):
         leave(f"parent {expected} was gone before this child started; nothing was done")
 
 
