@@ -41,7 +41,8 @@ from flywheel.cli.shared import (
 from flywheel.cli.stopping import GO_ON, INTERRUPTED, Taken, stoppable
 
 if TYPE_CHECKING:
-    from flywheel.config import ColumnMap, Config
+    from flywheel.config import Config
+    from flywheel.config_logs import ColumnMap
     from flywheel.intake import ReplayReport, SourceReport
     from flywheel.intake.preview import Preview
     from flywheel.store.home import Home

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flywheel.config import ColumnMap, Config
+from flywheel.config import Config
+from flywheel.config_logs import ColumnMap
 from flywheel.intake.backfill import IN_QUARANTINE
 from flywheel.intake.batch import Item, Rejected
 from flywheel.intake.mapping import Select

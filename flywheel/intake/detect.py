@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from flywheel.config import ColumnMap
+from flywheel.config_logs import ColumnMap
 from flywheel.errors import IntakeError
 from flywheel.intake.containers import container_of, read_records
 from flywheel.intake.decode import decode

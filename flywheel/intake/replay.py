@@ -14,7 +14,8 @@ from itertools import groupby
 
 import pyarrow.parquet as pq
 
-from flywheel.config import ColumnMap, Config
+from flywheel.config import Config
+from flywheel.config_logs import ColumnMap
 from flywheel.config_values import is_url
 from flywheel.errors import IntakeError
 from flywheel.intake.batch import Item, Rejected, make_batch

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from flywheel.config import ColumnMap, Config
+from flywheel.config import Config
+from flywheel.config_logs import ColumnMap
 from flywheel.config_values import is_url, place_without_password
 from flywheel.errors import HomeBusy, IntakeError
 from flywheel.intake.detect import check_recognisable

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flywheel.config import ColumnMap, Config, LogEntry
+from flywheel.config import Config
+from flywheel.config_logs import ColumnMap, LogEntry
 from flywheel.intake.containers import JSON_LINES, PARQUET, Container, container_of, read_records
 from flywheel.intake.places import Files, Readable, reached, shown
 from flywheel.intake.reader import Line

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from flywheel.config import ColumnMap
+from flywheel.config_logs import ColumnMap
 from flywheel.intake import import_path
 from flywheel.intake.containers import container_of, read_records
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flywheel.config import ColumnMap, parse_columns
+from flywheel.config import parse_columns
+from flywheel.config_logs import ColumnMap
 from flywheel.errors import ConfigError
 from flywheel.intake import import_path, run_intake
 from flywheel.intake.formats import columns_format

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flywheel.config import ColumnMap
+from flywheel.config_logs import ColumnMap
 from flywheel.intake.formats import FORMATS, chat, columns_format
 from flywheel.intake.marks import NOT_TEXT, PARTS
 from flywheel.intake.records import Context, InteractionRecord

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from flywheel.config import ColumnMap
+from flywheel.config_logs import ColumnMap
 from flywheel.intake.decode import inner
 from flywheel.intake.formats import chat, freeform
 from flywheel.intake.formats.feedback import Said, Target, category, feedback, number
