@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import signal
+import sys
 import threading
 
 # Before torch or tokenizers can be imported: tests are many small runs, and threads would only fight each other.
@@ -29,6 +30,7 @@ import sqlalchemy as sa
 import yaml
 from hypothesis import HealthCheck, Phase, settings
 
+from flywheel.cli.__main__ import main
 from flywheel.config import Config, load_config, parse_config
 from flywheel.store.digests import digest
 from flywheel.store.home import Home
@@ -509,3 +511,34 @@ class Trap:
 def trap() -> Callable[[Path], bytes]:
     """``trap(sprung)``: a pickle that makes the folder ``sprung`` when it is read."""
     return lambda sprung: pickle.dumps(Trap(sprung))
+
+
+class Ran:
+    """What a command printed and its exit code."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def flywheel(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ran]:
+    """``flywheel("status", "--json")`` runs the command in an empty folder, through the entry point of the package."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*words: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
+        capfd.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        return Ran(code, *capfd.readouterr())
+
+    return run

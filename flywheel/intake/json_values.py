@@ -115,10 +115,7 @@ class _Values:
                         return self._line(place, skipped, sample)
                     continue
             if skipped or place > self.limit:
-                sample = sample or bytes(self.held[:SAMPLE])
-                skipped += place
-                self._drop(place)
-                place = 0
+                place, skipped, sample = self._pass_over(place, skipped, sample)
             if not self._fill():
                 return self._line(len(self.held), skipped, sample, terminated=False)
 
@@ -132,12 +129,15 @@ class _Values:
                 return self._line(found.start(), skipped, sample)
             place = len(self.held)
             if skipped or place > self.limit:
-                sample = sample or bytes(self.held[:SAMPLE])
-                skipped += place
-                self._drop(place)
-                place = 0
+                place, skipped, sample = self._pass_over(place, skipped, sample)
             if not self._fill():
                 return self._line(len(self.held), skipped, sample, terminated=False)
+
+    def _pass_over(self, place: int, skipped: int, sample: bytes) -> tuple[int, int, bytes]:
+        """Let go of what was looked at of an element that is too long; the place, what is gone, and how it began."""
+        sample = sample or bytes(self.held[:SAMPLE])
+        self._drop(place)
+        return 0, skipped + place, sample
 
     def _line(self, length: int, skipped: int, sample: bytes, *, terminated: bool = True) -> Line:
         raw = bytes(self.held[:length])

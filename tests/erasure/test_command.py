@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from flywheel.cli.__main__ import main
 from flywheel.store.registry import schema
 
 PERSON, MARK = "ada@example.org", "quokka"
@@ -26,19 +25,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def command(monkeypatch: pytest.MonkeyPatch, flywheel: Any) -> Callable[..., tuple[int, str, str]]:
     """``command(wheel, "--user", ..., answer=None)`` -> exit code, output, errors; ``answer`` is typed by a person."""
 
     def run(wheel: Any, *words: str, answer: str | None = None, name: str = "erase") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["flywheel", name, *words, "-c", str(wheel.path)])
         monkeypatch.setattr(sys, "stdin", io.StringIO() if answer is None else Terminal(answer))
-        capfd.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as exit_:
-            code = int(exit_.code or 0)
-        return (code, *capfd.readouterr())
+        ran = flywheel(name, *words, "-c", wheel.path)
+        return ran.code, ran.out, ran.err
 
     return run
 
