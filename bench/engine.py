@@ -1,14 +1,16 @@
 """How fast the embedded engine decodes, as ratios to `transformers.generate` with a static batch in the same run.
 
-    python bench/engine.py [--model smollm2-135m] [--tokens 48] [--repeat 2]
+    python bench/engine.py [--model smollm2-135m] [--tokens 48] [--repeat 2] [--json]
 
 Prints tokens per second of wall time and of CPU time, and four ratios. All forwards use the same dtype and threads.
 The adapters are random and of rank 16 on every linear layer; their answers mean nothing, their cost is real.
+``--json`` prints one line of JSON last.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import queue
 import tempfile
 import time
@@ -24,6 +26,7 @@ from flywheel.engine.requests import Event, Failed, Finished
 from flywheel.engine.sampling import SamplingParams
 from flywheel.models import ModelDir, choose_compute, load_model, load_tokenizer, resolve
 
+PEER = "transformers.generate, static batch 8"
 ROWS = 8
 
 MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -35,6 +38,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print one line of JSON last")
     options = parser.parse_args()
     model, compute = resolve(options.model), choose_compute()
     print(f"{options.model}: {compute.machine_class}, {options.tokens} tokens an answer, best of {options.repeat}")
@@ -63,15 +67,22 @@ def main() -> None:
         def flight(rows: int, adapters: list[str | None]) -> int:
             return _flight(engine, prompts[:rows], adapters[:rows], options.tokens)
 
-        static = measure("transformers.generate, static batch 8, base", peer)
+        static = measure(f"{PEER}, base", peer)
         one = measure("engine, 1 in flight, base", lambda: flight(1, [None]))
         base = measure("engine, 8 in flight, base", lambda: flight(ROWS, [None] * ROWS))
         same = measure("engine, 8 in flight, one adapter", lambda: flight(ROWS, ["adapter-0"] * ROWS))
         several = measure("engine, 8 in flight, 3 adapters and base", lambda: flight(ROWS, mixed))
-    print(f"engine at 8 / static generate            {base / static:5.2f}")
-    print(f"engine at 8 / engine at 1                {base / one:5.2f}")
-    print(f"one adapter / base, both at 8            {same / base:5.2f}")
-    print(f"3 adapters and base / base, both at 8    {several / base:5.2f}")
+    ratios = {
+        "engine at 8 / static generate": base / static,
+        "engine at 8 / engine at 1": base / one,
+        "one adapter / base, both at 8": same / base,
+        "3 adapters and base / base, both at 8": several / base,
+    }
+    for name, ratio in ratios.items():
+        print(f"{name:<40}{ratio:6.2f}")
+    if options.json:
+        rounded = {name: round(ratio, 3) for name, ratio in ratios.items()}
+        print(json.dumps({"benchmark": "engine", "peer": PEER, "machine": compute.machine_class, "ratios": rounded}))
 
 
 def _static_generate(model: Any, prompts: list[list[int]], tokens: int) -> Callable[[], int]:

@@ -74,7 +74,7 @@ def _report(direct: list[float], through: list[float], options: argparse.Namespa
             "first_token_ms": {name: [round(_median(t), 3), round(_p95(t), 3)] for name, t in rows.items()},
             "added_ms_median": round(more["median"], 3),
             "added_ms_p95": round(more["p95"], 3),
-            "ratio": round(_median(through) / _median(direct), 3),
+            "ratios": {"median first token, gateway / direct": round(_median(through) / _median(direct), 3)},
         }
         print(json.dumps(figures))
 

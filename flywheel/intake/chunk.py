@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,11 +20,11 @@ from flywheel.intake import erased as erasing
 from flywheel.intake.batch import Batch, Entry, Part, Rejected, call_rows, joined
 from flywheel.intake.conversations import Rewrites, number_turns
 from flywheel.intake.known import Known, Lookup, feedback_keys
-from flywheel.intake.normalise import day
 from flywheel.intake.orphans import Target, Waiting, metadata_targets, resolved
 from flywheel.intake.quarantine import quarantine_row
 from flywheel.intake.records import Json
 from flywheel.intake.report import SourceReport
+from flywheel.intake.times import day_of, from_micros, micros
 from flywheel.store.compaction import retire
 from flywheel.store.erased import Erased
 from flywheel.store.home import Home
@@ -34,6 +34,8 @@ from flywheel.store.segments import Segment, register, unregister, visible, writ
 
 LATE = timedelta(hours=1)
 """A record this much older than the newest of its source is late."""
+
+_LATE = LATE // timedelta(microseconds=1)
 
 CLASH = "same id as another record, other content"
 """Reason of a record that is another one's namesake."""
@@ -45,16 +47,25 @@ Quarantine = Callable[[Sequence[Json]], Rewrites]
 
 @dataclass
 class Outcome:
-    """Rows to store, by table, and the counts of the chunk."""
+    """Rows to store, by table, and the counts of the chunk.
+
+    Args:
+        newest: the newest time that the source has shown so far, in microseconds since 1970.
+    """
 
     report: SourceReport
-    watermark: datetime | None
+    newest: int | None
     interactions: list[Json] = field(default_factory=list)
     feedback: list[Json] = field(default_factory=list)
     quarantine: list[Json] = field(default_factory=list)
     joined: int = 0
     orphans_changed: bool = False
     erased: dict[str, str] = field(default_factory=dict)  # keyed hashes of further ids that are gone: erasure id
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The newest time that the source has shown so far."""
+        return None if self.newest is None else from_micros(self.newest)
 
 
 class ChunkWriter:
@@ -97,7 +108,7 @@ class ChunkWriter:
             notes: remarks for the report that belong to no record.
             quarantine: what changes in the quarantine table when these rows end there; None adds them.
         """
-        outcome = Outcome(SourceReport(source), watermark)
+        outcome = Outcome(SourceReport(source), None if watermark is None else micros(watermark))
         outcome.report.note(*notes)
         calls, entries = joined(batches)
         entries = [own for entry in entries if (own := self._welcome(entry, outcome)) is not None]
@@ -119,9 +130,9 @@ class ChunkWriter:
         """
         if not self._erased.anybody:
             return entry
-        if entry.rejected is not None:
-            text = entry.raw.decode("utf-8", "replace")
-            if entry.rejected.outcome != "quarantined" or not self._erased.mentioned(text):
+        if (rejected := entry.item.rejected) is not None:
+            text = entry.item.raw.decode("utf-8", "replace")
+            if rejected.outcome != "quarantined" or not self._erased.mentioned(text):
                 return entry
             outcome.report.count("skipped", erasing.BY_USER)
             return None
@@ -143,73 +154,77 @@ class ChunkWriter:
             self._erased.add(names)
         if left:
             outcome.report.note(*(f"part dropped: {rule}" for rule in sorted(set(gone))))
-            return replace(entry, parts=left)
+            return Entry(entry.item, left)
         outcome.report.count("skipped", gone[0])
         return None
 
     def _known(self, parts: Sequence[Part]) -> Known:
         """What is stored of that which the chunk mentions."""
         ids: set[str] = set()
+        conversations: set[str] = set()
         targets: set[Target] = set()
         feedback: set[Any] = set()
         for part in parts:
             own = part.rows[0]
             if part.call:
-                ids.update(row["interaction_id"] for row in part.rows)
-                targets.add(("conversation", own["conversation_id"]))
+                ids.update([row["interaction_id"] for row in part.rows])
+                conversations.add(own["conversation_id"])
             else:
                 targets.add((own["target_kind"], own["target_id"]))
                 feedback.update(feedback_keys(own))
-        known = self._lookup.known(ids, targets, feedback)
+        known = self._lookup.known(ids, conversations, targets, feedback)
         if feedback:
             for waiting in self.waiting:
                 known.add_feedback(waiting)
         return known
 
     def _classify(self, entry: Entry, known: Known, outcome: Outcome) -> None:
-        if entry.rejected is not None:
-            self._reject(entry, entry.rejected, outcome)
+        if entry.item.rejected is not None:
+            self._reject(entry, entry.item.rejected, outcome)
             return
-        ends = [(part, self._take(part, known, outcome)) for part in entry.parts]
-        clash = any(end == "clash" for _, end in ends)
-        if new := [part for part, end in ends if end == "new"]:
+        new: list[Part] = []
+        clash = False
+        for part in entry.parts:
+            end = self._call(part, known, outcome) if part.call else self._feedback(part.rows[0], known, outcome)
+            if end == "new":
+                new.append(part)
+            clash |= end == "clash"
+        if new:
             self._count_kept(entry, new, outcome)
-            dropped = [*entry.dropped, *[CLASH] * clash]
+            dropped = [*entry.item.dropped, *[CLASH] * clash]
             outcome.report.note(*(f"part dropped: {reason}" for reason in dropped))
         elif clash:
             self._reject(entry, Rejected("quarantined", CLASH), outcome)
         else:
             outcome.report.count("duplicate")
 
-    def _take(self, part: Part, known: Known, outcome: Outcome) -> str:
-        """Take a part in if it is ``new``; else it is ``known``, or a ``clash``: a known id with other content."""
-        return self._call(part, known, outcome) if part.call else self._feedback(part.rows[0], known, outcome)
-
     def _reject(self, entry: Entry, rejected: Rejected, outcome: Outcome) -> None:
         outcome.report.count(rejected.outcome, rejected.reason)
         if rejected.outcome == "quarantined":
-            row = quarantine_row(entry.file, entry.offset, entry.raw, rejected.reason, self._now)
+            item = entry.item
+            row = quarantine_row(item.file, item.offset, item.raw, rejected.reason, self._now)
             outcome.quarantine.append(row)
 
     def _call(self, part: Part, known: Known, outcome: Outcome) -> str:
+        """Take a call in if it is ``new``; else it is ``known``, or a ``clash``: a known id with other content."""
         rows = part.rows
         hashes = {own["interaction_id"]: own["content_hash"] for own in rows}
-        if hashes.items() <= known.interactions.items():
-            return "known"
-        if any(own in known.interactions for own in hashes):
-            return "known" if part.secondhand else "clash"
-        known.add_interaction(rows, part.metadata)
+        if not known.interactions.keys().isdisjoint(hashes):
+            return "known" if part.secondhand or hashes.items() <= known.interactions.items() else "clash"
+        known.add_interaction(rows)
         outcome.interactions.extend(rows)
         if self.waiting:
+            first = rows[0]
             targets: list[Target] = [("interaction", own) for own in hashes]
-            targets += [("conversation", rows[0]["conversation_id"]), *metadata_targets(part.metadata)]
-            found = self.waiting.take(targets, rows[0]["interaction_id"])
+            targets += [("conversation", first["conversation_id"]), *metadata_targets(json.loads(first["metadata"]))]
+            found = self.waiting.take(targets, first["interaction_id"])
             outcome.feedback.extend(found)
             outcome.joined += len(found)
             outcome.orphans_changed |= bool(found)
         return "new"
 
     def _feedback(self, own: Json, known: Known, outcome: Outcome) -> str:
+        """Take a piece of feedback in if it is ``new``; else it is ``known``."""
         if any(key in known.feedback for key in feedback_keys(own)):
             return "known"
         known.add_feedback(own)
@@ -223,20 +238,27 @@ class ChunkWriter:
 
     def _count_kept(self, entry: Entry, new: Sequence[Part], outcome: Outcome) -> None:
         """Count a record once; of several times in it the newest says whether it is late."""
-        report, ok = outcome.report, [part for part in new if part.quality == "ok"]
+        report = outcome.report
         report.count("kept")
-        if entry.notes:
-            report.note(*(f"repaired: {note}" for note in entry.notes))
-        if len(ok) < len(new):
-            report.note(*(f"time {quality}" for quality in sorted({part.quality for part in new} - {"ok"})))
-        if any(part.notes for part in new):
-            report.note(*{note for part in new for note in part.notes})
-        if not ok:
+        if entry.item.notes:
+            report.note(*(f"repaired: {note}" for note in entry.item.notes))
+        times: list[int] = []
+        strange: set[str] = set()
+        for part in new:
+            if part.quality == "ok":
+                times.append(part.ts)
+            else:
+                strange.add(f"time {part.quality}")
+            strange.update(part.notes)
+        if strange:
+            report.note(*sorted(strange))
+        if not times:
             return
-        ts: datetime = max(part.rows[0]["ts"] for part in ok)
-        if outcome.watermark is not None and ts < outcome.watermark - LATE:
-            outcome.report.late += 1
-        outcome.watermark = max(outcome.watermark or ts, ts)
+        ts, newest = max(times), outcome.newest
+        if newest is None or ts > newest:
+            outcome.newest = ts
+        elif ts < newest - _LATE:
+            report.late += 1
 
     def _commit(
         self,
@@ -247,7 +269,7 @@ class ChunkWriter:
         quarantine: Quarantine | None,
     ) -> None:
         written, hidden = [*rewrites.written], [*rewrites.hidden]
-        for key, own in self._by_day(outcome.interactions):
+        for key, own in _by_day(outcome.interactions, lambda row: day_of(row["ts"])):
             written.append(write_segment(self.home, "interactions", self.task, key, call_rows(calls, own)))
         written += self._write("feedback", outcome.feedback)
         if quarantine is None:
@@ -270,13 +292,15 @@ class ChunkWriter:
         retire(self.home, hidden)
 
     def _write(self, table: str, rows: Sequence[Json]) -> list[Segment]:
-        return [write_segment(self.home, table, self.task, key, own) for key, own in self._by_day(rows)]
+        days = _by_day(rows, lambda row: day_of(micros(row["ts"])))
+        return [write_segment(self.home, table, self.task, key, own) for key, own in days]
 
-    def _by_day(self, rows: Sequence[Json]) -> list[tuple[str, list[Json]]]:
-        found: dict[str, list[Json]] = defaultdict(list)
-        for row in rows:
-            found[day(row)].append(row)
-        return sorted(found.items())
+
+def _by_day(rows: Sequence[Json], day: Callable[[Json], str]) -> list[tuple[str, list[Json]]]:
+    found: dict[str, list[Json]] = defaultdict(list)
+    for row in rows:
+        found[day(row)].append(row)
+    return sorted(found.items())
 
 
 def _store_position(tx: Transaction, task: str, source: str, position: Json | None, watermark: datetime | None) -> None:

@@ -21,8 +21,8 @@ from flywheel.store.registry import Registry
 from flywheel.store.segments import Segment, write_segment
 
 _SQL = (
-    "SELECT interaction_id, conversation_id, ts, ts_quality, turn_index, parent_interaction_id, choice_index,"
-    " strlen(request) AS request_length FROM rows WHERE conversation_id IN (SELECT unnest($1))"
+    "SELECT interaction_id, conversation_id, epoch_us(ts) AS ts, ts_quality, turn_index, parent_interaction_id,"
+    " choice_index, strlen(request) AS request_length FROM rows WHERE conversation_id IN (SELECT unnest($1))"
 )
 
 
@@ -59,14 +59,16 @@ def number_turns(
         new[row["conversation_id"]].append(row)
     moved: dict[str, Json] = {}
     for name, turns in new.items():
-        before, after = _places(old[name]), _places([*old[name], *turns])
+        earlier = old.get(name, [])
+        after = _places([*earlier, *turns])
         for row in turns:
-            place = after[root(row)]
-            row.update(place, parent_interaction_id=row["parent_interaction_id"] or place["parent_interaction_id"])
-        for turn in old[name]:
-            was, place = before[root(turn)], dict(after[root(turn)])
-            if turn["parent_interaction_id"] != was["parent_interaction_id"]:
-                del place["parent_interaction_id"]
+            row["turn_index"], before = after[root(row)]
+            row["parent_interaction_id"] = row["parent_interaction_id"] or before
+        was = _places(earlier)
+        for turn in earlier:
+            index, before = after[root(turn)]
+            named = turn["parent_interaction_id"] != was[root(turn)][1]
+            place = {"turn_index": index} | ({} if named else {"parent_interaction_id": before})
             if any(turn[key] != value for key, value in place.items()):
                 moved[turn["interaction_id"]] = place
     return _rewrite(home, registry, task, moved, among) if moved else Rewrites()
@@ -78,16 +80,15 @@ def root(row: Json) -> str:
     return own.rsplit("#", 1)[0] if row["choice_index"] else own
 
 
-def _places(turns: Sequence[Json]) -> dict[str, Json]:
-    keys = {
-        root(turn): (order_time(turn), turn.get("request_length") or len(turn.get("request", "")), root(turn))
-        for turn in turns
-    }
-    order = sorted(keys, key=lambda own: keys[own])
-    return {
-        own: {"turn_index": index, "parent_interaction_id": order[index - 1] if index else ""}
-        for index, own in enumerate(order)
-    }
+def _places(turns: Sequence[Json]) -> dict[str, tuple[int, str]]:
+    """The place of each call among those of its conversation, and the id of the call before it."""
+    order = sorted({(order_time(turn), turn["request_length"], root(turn)) for turn in turns})
+    found: dict[str, tuple[int, str]] = {}
+    before = ""
+    for index, (_, _, own) in enumerate(order):
+        found[own] = index, before
+        before = own
+    return found
 
 
 def _rewrite(home: Home, registry: Registry, task: str, moved: dict[str, Json], among: Collection[str]) -> Rewrites:

@@ -104,7 +104,8 @@ def noting(repairs: set[str], read: Callable[..., T], *args: Any) -> T:
 def _sound(raw: bytes) -> Any:
     """The object or list, when orjson reads what `json` does and nothing needs a repair; None when that is not certain.
 
-    orjson says nothing about equal keys: as many ends of keys in what it read as in the line mean that there are none.
+    orjson says nothing about equal keys. What it writes as it stood had none; elsewhere as many ends of keys in what it
+    read as in the line mean so.
     """
     try:
         value = orjson.loads(raw)
@@ -114,15 +115,23 @@ def _sound(raw: bytes) -> Any:
     except ValueError:
         return None
     escapes = b"\\" in raw
-    if escapes and (b'\\\\"' in raw or b"\\u0000" in raw):
+    if escapes and b"\\u0000" in raw:
         return None
-    text = raw.translate(_ZEROS, _SPACE)
-    keys = _key_ends(text, escapes)
-    if keys != _key_ends(written.translate(None, _SPACE) if escapes else written, escapes) or _LONG_NUMBER in text:
+    if written != raw and not _same_keys(raw, written, escapes):
         return None
-    if keys + text.count(b"[") >= MAX_DEPTH and _too_deep(value):
+    if raw.count(b"{") + raw.count(b"[") >= MAX_DEPTH and _too_deep(value):
         return None
     return value
+
+
+def _same_keys(raw: bytes, written: bytes, escapes: bool) -> bool:
+    """Whether a line has as many keys as what was read from it, and no number that parsers may differ on."""
+    if escapes and b'\\\\"' in raw:
+        return False  # the quote behind it may end a text or not
+    text = raw.translate(_ZEROS, _SPACE)
+    if _LONG_NUMBER in text:
+        return False
+    return _key_ends(text, escapes) == _key_ends(written.translate(None, _SPACE) if escapes else written, escapes)
 
 
 def _key_ends(text: bytes, escapes: bool) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,23 +28,28 @@ class Known:
         interactions: content hash by interaction id.
         conversations: ids of conversations with at least one interaction.
         feedback: feedback ids, and ``(source, source_id)`` pairs.
-        newest: the newest interaction ``(ts, id)`` by metadata target.
+        newest: the newest interaction by metadata target: its time in microseconds and its id.
         wanted: the metadata targets that feedback of the chunk names.
     """
 
     interactions: dict[str, str] = field(default_factory=dict)
     conversations: set[str] = field(default_factory=set)
     feedback: set[Any] = field(default_factory=set)
-    newest: dict[Target, tuple[datetime, str]] = field(default_factory=dict)
+    newest: dict[Target, tuple[int, str]] = field(default_factory=dict)
     wanted: frozenset[Target] = frozenset()
 
-    def add_interaction(self, rows: list[Json], metadata: Json) -> None:
+    def add_interaction(self, rows: Sequence[Json]) -> None:
         """Take in the rows of one interaction."""
-        first = rows[0]
-        self.interactions.update((row["interaction_id"], row["content_hash"]) for row in rows)
-        self.conversations.add(first["conversation_id"])
-        for target in self.wanted.intersection(metadata_targets(metadata)) if self.wanted else ():
-            mine = (order_time(first), first["interaction_id"])
+        for row in rows:
+            self.interactions[row["interaction_id"]] = row["content_hash"]
+        self.conversations.add(rows[0]["conversation_id"])
+        if self.wanted:
+            self.add_metadata(rows[0])
+
+    def add_metadata(self, row: Json) -> None:
+        """Let feedback that names an interaction by its metadata find this one, if it is the newest of them."""
+        for target in self.wanted.intersection(metadata_targets(json.loads(row["metadata"]))):
+            mine = (order_time(row), row["interaction_id"])
             self.newest[target] = max(self.newest.get(target, mine), mine)
 
     def add_feedback(self, row: Json) -> None:
@@ -85,21 +89,27 @@ class Lookup:
         """Paths of the segments that may hold interactions or conversations of these ids."""
         return self._keys["interactions"].segments_with(names)
 
-    def known(self, interactions: Collection[str], targets: Collection[Target], feedback: Collection[Any]) -> Known:
-        """Ask for these interaction ids, feedback targets and feedback keys.
+    def known(
+        self,
+        interactions: Collection[str],
+        conversations: Collection[str],
+        targets: Collection[Target],
+        feedback: Collection[Any],
+    ) -> Known:
+        """Ask for these ids of interactions and conversations, targets of feedback and keys of feedback.
 
         An id is looked up with its choices ``<id>#<k>`` only if they are named themselves.
         """
         found = Known(wanted=frozenset(target for target in targets if target[0] == "metadata"))
-        ids = sorted({*interactions, *(name for kind, name in targets if kind in ("interaction", "either"))})
+        ids = {*interactions, *(name for kind, name in targets if kind in ("interaction", "either"))}
         sql = "SELECT interaction_id, content_hash FROM rows WHERE interaction_id IN (SELECT unnest($1))"
         for row in self._query("interactions", sql, ids):
             found.interactions[row["interaction_id"]] = row["content_hash"]
         sql = "SELECT DISTINCT conversation_id FROM rows WHERE conversation_id IN (SELECT unnest($1))"
-        names = sorted({name for kind, name in targets if kind in ("conversation", "either")})
+        names = {*conversations, *(name for kind, name in targets if kind in ("conversation", "either"))}
         found.conversations = {row["conversation_id"] for row in self._query("interactions", sql, names)}
         self._metadata(found)
-        keys = sorted(key if isinstance(key, str) else "\x1f".join(key) for key in feedback)
+        keys = {key if isinstance(key, str) else "\x1f".join(key) for key in feedback}
         sql = (
             "SELECT feedback_id, source, source_id FROM rows WHERE feedback_id IN (SELECT unnest($1))"
             f" OR {_SENDERS} IN (SELECT unnest($1))"
@@ -116,21 +126,19 @@ class Lookup:
 
     def _metadata(self, found: Known) -> None:
         # The canonical JSON of the metadata holds `"key":"value"` or `"key":value`: the text narrows, Python decides.
-        needles = sorted({needle for _, name in found.wanted for needle in _needles(name)})
+        needles = {needle for _, name in found.wanted for needle in _needles(name)}
         sql = (
-            "SELECT DISTINCT interaction_id, ts, ts_quality, metadata FROM rows, (SELECT unnest($1) AS needle)"
-            " WHERE choice_index = 0 AND contains(metadata, needle)"
+            "SELECT DISTINCT interaction_id, epoch_us(ts) AS ts, ts_quality, metadata"
+            " FROM rows, (SELECT unnest($1) AS needle) WHERE choice_index = 0 AND contains(metadata, needle)"
         )
         for row in self._query("interactions", sql, needles, everywhere=True):
-            for target in found.wanted.intersection(metadata_targets(json.loads(row["metadata"]))):
-                mine = (order_time(row), row["interaction_id"])
-                found.newest[target] = max(found.newest.get(target, mine), mine)
+            found.add_metadata(row)
 
-    def _query(self, table: str, sql: str, names: list[str], *, everywhere: bool = False) -> list[Json]:
+    def _query(self, table: str, sql: str, names: Collection[str], *, everywhere: bool = False) -> list[Json]:
         among = None if everywhere and names else self._keys[table].segments_with(names)
         if among == []:
             return []
-        found = segments.query(self._home, self._registry, table, self._task, sql, [names], among=among)
+        found = segments.query(self._home, self._registry, table, self._task, sql, [sorted(names)], among=among)
         rows: list[Json] = found.to_pylist()
         return rows
 

@@ -1,7 +1,7 @@
 """Records to rows of the bulk tables: ids, hashes, times, keyed user ids and the audit draw.
 
 Everything here is a function of the record, the task and the home's key, so that order and chunking cannot show.
-``turn_index`` and ``parent_interaction_id`` depend on the neighbours and are filled by `conversations`.
+``turn_index`` and ``parent_interaction_id`` depend on the neighbours: `conversations` fills them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.intake.marks import PARTS
 from flywheel.intake.records import Choice, FeedbackRecord, InteractionRecord, Json
@@ -20,6 +20,38 @@ from flywheel.store.home import Home, audited, user_key
 
 _NO_ANSWER = [Choice(0, {"role": "assistant", "content": ""}, None)]
 _REMEMBERED = 100_000  # users and conversations come in again and again
+
+
+class CallRow(NamedTuple):
+    """A row of the interactions table, but for ``turn_index``. ``parent_interaction_id`` is what the record names."""
+
+    interaction_id: str
+    task: str
+    tenant: str
+    source: str
+    source_call_id: str
+    source_offset: int
+    conversation_id: str
+    parent_interaction_id: str
+    user_key: str
+    ts: datetime
+    ts_quality: str
+    request: str
+    response: str
+    model_requested: str
+    release: str
+    stream: bool
+    status: str
+    cache_hit: bool
+    usage: str
+    latency_ms: float | None
+    cost: float | None
+    prompt_hash: str
+    content_hash: str
+    choice_index: int
+    metadata: str
+    audit: bool
+    audit_probability: float
 
 
 class Normaliser:
@@ -36,7 +68,9 @@ class Normaliser:
         self._user_key = lru_cache(_REMEMBERED)(partial(user_key, secret))
         self._audited = lru_cache(_REMEMBERED)(partial(audited, secret, share=audit_share))
 
-    def interaction(self, record: InteractionRecord, source: str, offset: int, kinds: Sequence[str] = ()) -> list[Json]:
+    def interaction(
+        self, record: InteractionRecord, source: str, offset: int, kinds: Sequence[str] = ()
+    ) -> list[CallRow]:
         """One row per choice; the first has the record's id, the k-th later one ``<id>#<k>``.
 
         Args:
@@ -47,43 +81,44 @@ class Normaliser:
         conversation = record.conversation_id or root
         messages = canonical_json(record.messages)
         tools = b"null" if record.tools is None else canonical_json(record.tools)
-        prompt = b'"messages":%b,"tools":%b}' % (messages, tools)
-        shared = {
-            "task": self.task,
-            "tenant": "",
-            "source": source,
-            "source_call_id": record.call_id or "",
-            "source_offset": offset,
-            "conversation_id": conversation,
-            "parent_interaction_id": record.parent_id or "",
-            "user_key": self._user_key(record.user),
-            "ts": ts,
-            "ts_quality": quality,
-            "request": (
-                b'{"messages":%b,"params":%b,"tools":%b}' % (messages, canonical_json(record.params), tools)
-            ).decode(),
-            "model_requested": record.model,
-            "release": record.release,
-            "stream": record.stream,
-            "status": record.status,
-            "cache_hit": record.cache_hit,
-            "usage": _json(record.usage),
-            "latency_ms": record.latency_ms,
-            "cost": record.cost,
-            "prompt_hash": hashlib.sha256(b"{" + prompt).hexdigest(),
-            "metadata": _json(record.metadata | {PARTS: [*kinds]} if kinds else record.metadata),
-            # By conversation, so that one is never split between evaluation and training.
-            "audit": self._audited(conversation),
-            "audit_probability": self.audit_share,
-        }
-        rows: list[Json] = []
+        params = canonical_json(record.params)
+        request = (b'{"messages":%b,"params":%b,"tools":%b}' % (messages, params, tools)).decode()
+        prompt_hash = hashlib.sha256(b'{"messages":%b,"tools":%b}' % (messages, tools)).hexdigest()
+        usage = _json(record.usage)
+        metadata = _json(record.metadata | {PARTS: [*kinds]} if kinds else record.metadata)
+        rows = []
         for place, choice in enumerate(record.choices or _NO_ANSWER):
             answer = canonical_json(choice.message)
-            row = shared.copy() if place else shared
-            row["interaction_id"] = f"{root}#{place}" if place else root
-            row["choice_index"] = place
-            row["response"] = (b'{"finish_reason":%b,"message":%b}' % (_text(choice.finish_reason), answer)).decode()
-            row["content_hash"] = hashlib.sha256(b'{"answer":%b,%b' % (answer, prompt)).hexdigest()
+            row = CallRow(
+                interaction_id=f"{root}#{place}" if place else root,
+                task=self.task,
+                tenant="",
+                source=source,
+                source_call_id=record.call_id or "",
+                source_offset=offset,
+                conversation_id=conversation,
+                parent_interaction_id=record.parent_id or "",
+                user_key=self._user_key(record.user),
+                ts=ts,
+                ts_quality=quality,
+                request=request,
+                response=(b'{"finish_reason":%b,"message":%b}' % (_text(choice.finish_reason), answer)).decode(),
+                model_requested=record.model,
+                release=record.release,
+                stream=record.stream,
+                status=record.status,
+                cache_hit=record.cache_hit,
+                usage=usage,
+                latency_ms=record.latency_ms,
+                cost=record.cost,
+                prompt_hash=prompt_hash,
+                content_hash=hashlib.sha256(b"%b|%b" % (prompt_hash.encode(), answer)).hexdigest(),
+                choice_index=place,
+                metadata=metadata,
+                # By conversation, so that one is never split between evaluation and training.
+                audit=self._audited(conversation),
+                audit_probability=self.audit_share,
+            )
             rows.append(row)
         return rows
 
@@ -111,12 +146,6 @@ class Normaliser:
         return row, quality
 
 
-def day(row: Json) -> str:
-    """The partition a row belongs to."""
-    ts: datetime = row["ts"]
-    return ts.date().isoformat()
-
-
 def _content_id(record: InteractionRecord) -> str:
     """An id for a call that brought none: equal calls at equal times are one."""
     content: dict[str, Any] = {
@@ -132,8 +161,9 @@ def _content_id(record: InteractionRecord) -> str:
     return f"imp-{digest(content)[:32]}"
 
 
+@lru_cache(100)
 def _text(value: str | None) -> bytes:
-    return b"null" if value is None else canonical_json(value)
+    return canonical_json(value)
 
 
 def _json(value: Any) -> str:

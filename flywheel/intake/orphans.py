@@ -21,6 +21,9 @@ class Waiting:
         for row in rows:
             self.add(row)
 
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
     def __len__(self) -> int:
         return sum(len(rows) for rows in self._rows.values())
 

@@ -139,7 +139,7 @@ class _Shorten:
 
     def _one(self, record: Record, item: Item) -> Json:
         if isinstance(record, InteractionRecord):
-            rows = self.normaliser.interaction(record, item.file, item.offset)
+            rows = [row._asdict() for row in self.normaliser.interaction(record, item.file, item.offset)]
             told = _call(record, rows)
         else:
             rows = [self.normaliser.feedback(record, item.file, item.offset)[0]]

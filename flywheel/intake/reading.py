@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -12,8 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from flywheel.config import Config
-from flywheel.intake.batch import Batch, Entry
-from flywheel.intake.chunk import ChunkWriter
+from flywheel.intake.batch import Batch, Mapped
+from flywheel.intake.chunk import ChunkWriter, Outcome
 from flywheel.intake.csv_rows import TORN
 from flywheel.intake.mapping import Mapper, Select, Span, map_ahead, map_lines, workers
 from flywheel.intake.places import Readable
@@ -86,66 +87,51 @@ class Reading:
             return self._read(source, again, anew)
 
     def _read(self, source: Source, again: Select | None, anew: bool) -> SourceReport:
-        report = SourceReport(source.name)
         positions, watermark = self.position(source)
         keep = again is not None and not anew
-        begin = {} if anew or keep else positions
+        begin = {} if anew or keep else dict(positions)
         batches: list[Batch] = []
         count = weight = 0
         notes: list[str] = []
         touched: dict[str, tuple[Readable, int, OpenFile, str, str, str]] = {}
-
-        def flush() -> None:
-            nonlocal watermark, count, weight
-            points = {label: resume_point(*point) for label, point in touched.items()}
-            positions.update(points)
-            position = None if keep else {"files": positions}
-            outcome = self.writer.take(source.name, batches, position, watermark, notes)
-            if not keep:
-                watermark = outcome.watermark
-            report.add(outcome.report)
-            batches.clear()
-            notes.clear()
-            touched.clear()
-            count = weight = 0
-            if self._progress is not None:
-                self._progress(report)
-
         ends: dict[str, int] = {}
         torn: dict[str, str] = {}
         stopped: set[str] = set()
-        for span, batch in self._mapped(source, begin, again):
-            label, file, facts, taken = span.label, span.file, span.facts, len(batch.entries)
-            if label in stopped:
-                continue
-            if facts.restarted and label not in ends:
-                notes.append("file replaced or truncated: read again from its start")
-            if span.fault:
-                notes.append(span.fault)
-                report.faults.append(span.fault)
-            torn.setdefault(label, facts.torn)
-            passed = taken
-            if taken:
-                torn[label] = _torn(span.lines[taken - 1], batch.entries[-1], source, again is not None)
-                passed -= bool(torn[label])  # it is counted, and read again from its start when it has grown
-            end = ends[label] = span.lines[passed - 1].end if passed else ends.get(label, facts.offset)
-            if waiting := taken < len(span.lines):
-                stopped.add(label)
-            if span.last or waiting:
-                if facts.moved or end > facts.offset or torn[label] != facts.torn:
-                    rest = WAITING if waiting else NOTHING
-                    touched[label] = (file, end, facts, rest, torn[label], span.fault)
-            elif taken:
-                touched[label] = (file, end, facts, UNREAD, torn[label], "")
-            batches.append(batch)
-            count, weight = count + taken, weight + batch.weight
-            if count >= CHUNK_RECORDS or weight >= CHUNK_BYTES:
-                flush()
-        if touched or any(one.entries for one in batches):
-            flush()
+        with _Behind(self.writer, source.name, None if keep else positions, watermark, self._progress) as behind:
+            for span, batch in self._mapped(source, begin, again):
+                label, file, facts, taken = span.label, span.file, span.facts, len(batch.items)
+                if label in stopped:
+                    continue
+                if facts.restarted and label not in ends:
+                    notes.append("file replaced or truncated: read again from its start")
+                if span.fault:
+                    notes.append(span.fault)
+                    behind.report.faults.append(span.fault)
+                torn.setdefault(label, facts.torn)
+                passed = taken
+                if taken:
+                    torn[label] = _torn(span.lines[taken - 1], batch.items[-1], source, again is not None)
+                    passed -= bool(torn[label])  # it is counted, and read again from its start when it has grown
+                end = ends[label] = span.lines[passed - 1].end if passed else ends.get(label, facts.offset)
+                if waiting := taken < len(span.lines):
+                    stopped.add(label)
+                if span.last or waiting:
+                    if facts.moved or end > facts.offset or torn[label] != facts.torn:
+                        rest = WAITING if waiting else NOTHING
+                        touched[label] = (file, end, facts, rest, torn[label], span.fault)
+                elif taken:
+                    touched[label] = (file, end, facts, UNREAD, torn[label], "")
+                batches.append(batch)
+                count, weight = count + taken, weight + batch.weight
+                if count >= CHUNK_RECORDS or weight >= CHUNK_BYTES:
+                    behind.take(batches, touched, notes)
+                    batches, touched, notes = [], {}, []
+                    count = weight = 0
+            if touched or any(one.items for one in batches):
+                behind.take(batches, touched, notes)
         if source.tail == "finished":
-            report.tell(known_faults(source, positions, ends))
-        return report
+            behind.report.tell(known_faults(source, positions, ends))
+        return behind.report
 
     def _mapped(self, source: Source, positions: dict[str, Any], again: Select | None) -> Iterator[tuple[Span, Batch]]:
         spans = _spans(source, positions)
@@ -155,6 +141,61 @@ class Reading:
         if (following := next(spans, None)) is not None:
             with workers(self._workers, self._mapper, source) as pool:
                 yield from map_ahead(pool, self._workers, chain([following], spans))
+
+
+class _Behind:
+    """Takes the chunks of a source in, one after the other, each on a thread of its own while the next one is read.
+
+    Left in whatever way, it waits for the chunk that is under way: its counts belong to the report.
+
+    Args:
+        positions: the resume points by file label, which move with each chunk; None leaves the stored ones and the
+            watermark as they are.
+    """
+
+    def __init__(
+        self,
+        writer: ChunkWriter,
+        source: str,
+        positions: dict[str, Any] | None,
+        watermark: datetime | None,
+        progress: Progress | None,
+    ) -> None:
+        self.report = SourceReport(source)
+        self._writer, self._positions, self._watermark, self._progress = writer, positions, watermark, progress
+        self._thread = ThreadPoolExecutor(1, "intake")
+        self._under_way: Future[Outcome] | None = None
+
+    def __enter__(self) -> _Behind:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._thread:
+            self._settle()
+
+    def take(self, batches: Sequence[Batch], touched: Mapping[str, tuple[Any, ...]], notes: Sequence[str]) -> None:
+        """Begin to take a chunk in, when the one before it is.
+
+        Args:
+            touched: what `resume_point` needs of each file that was read, by label.
+        """
+        self._settle()
+        position = None
+        if self._positions is not None:
+            self._positions.update({label: resume_point(*point) for label, point in touched.items()})
+            position = {"files": dict(self._positions)}
+        taken = self._thread.submit(self._writer.take, self.report.source, batches, position, self._watermark, notes)
+        self._under_way = taken
+
+    def _settle(self) -> None:
+        if self._under_way is None:
+            return
+        outcome, self._under_way = self._under_way.result(), None
+        if self._positions is not None:
+            self._watermark = outcome.watermark
+        self.report.add(outcome.report)
+        if self._progress is not None:
+            self._progress(self.report)
 
 
 @contextmanager
@@ -174,15 +215,15 @@ def known_faults(source: Source, positions: dict[str, Any], read: Container[str]
     return [point["fault"] for point in points if point and "fault" in point]
 
 
-def _torn(line: Line, entry: Entry, source: Source, again: bool) -> str:
+def _torn(line: Line, item: Mapped, source: Source, again: bool) -> str:
     """`torn_mark` of a last piece that was rejected because it has no end, but for the gateway's own log; else "".
 
     Args:
         again: what was read before may be skipped for that, the torn piece too.
     """
-    if source.tail == "log" or entry.rejected is None:
+    if source.tail == "log" or item.rejected is None:
         return ""
-    torn = line.oversize or entry.rejected.reason == TORN or (again and entry.rejected.outcome == "skipped")
+    torn = line.oversize or item.rejected.reason == TORN or (again and item.rejected.outcome == "skipped")
     return torn_mark(line) if torn else ""
 
 

@@ -48,7 +48,7 @@ class Choice:
     finish_reason: str | None
 
 
-@dataclass
+@dataclass(slots=True)
 class InteractionRecord:
     """One call. Several choices become several rows; they still are one record.
 
@@ -75,7 +75,7 @@ class InteractionRecord:
     metadata: Json = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class SecondhandRecord(InteractionRecord):
     """A call as an onlooker tells it: where its id is known, the record that is there stands."""
 

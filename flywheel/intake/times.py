@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -11,6 +12,9 @@ UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
 AHEAD = timedelta(days=1)
+
+_MICROSECOND = timedelta(microseconds=1)
+_MICROS_A_DAY = timedelta(days=1) // _MICROSECOND
 
 _FIRST_SECOND, _LAST_SECOND = round(EARLIEST.timestamp()), 10**11
 
@@ -37,10 +41,26 @@ def parse_time(value: Any, now: datetime) -> tuple[datetime, str]:
     return (found if UNKNOWN <= found < _HOLDABLE else UNKNOWN), "implausible"
 
 
-def order_time(row: dict[str, Any]) -> datetime:
-    """The time by which a stored row has its place among others: one that cannot be true makes nothing the latest."""
-    found: datetime = row["ts"]
-    return found if row["ts_quality"] == "ok" else UNKNOWN
+def micros(time: datetime) -> int:
+    """Microseconds since 1970, in which rows are compared."""
+    return (time - UNKNOWN) // _MICROSECOND
+
+
+def from_micros(value: int) -> datetime:
+    """The time that `micros` gave."""
+    return UNKNOWN + value * _MICROSECOND
+
+
+def day_of(value: int) -> str:
+    """The partition of a time in microseconds since 1970: its day in UTC, ``YYYY-MM-DD``."""
+    return _day(value // _MICROS_A_DAY)
+
+
+def order_time(row: dict[str, Any]) -> int:
+    """The time, in microseconds, by which a row has its place among others: one that cannot be true makes nothing the
+    latest."""
+    found: int = row["ts"]
+    return found if row["ts_quality"] == "ok" else 0
 
 
 def elapsed_ms(start: Any, end: Any) -> float | None:
@@ -77,3 +97,8 @@ def _iso(text: str) -> datetime | None:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+@lru_cache(1000)
+def _day(number: int) -> str:
+    return (UNKNOWN + timedelta(days=number)).date().isoformat()

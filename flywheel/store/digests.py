@@ -20,6 +20,8 @@ from flywheel.errors import CheckpointError
 SHORT = 12
 """Hex digits of a digest that go into names such as ``support_router@1f2e3d4c5b6a``."""
 
+_ATOMS = frozenset({str, int, bool, type(None)})
+
 
 def canonical_json(value: Any) -> bytes:
     """JSON with sorted keys, sets as sorted lists, no spaces, ASCII; NaN and infinities are refused."""
@@ -97,21 +99,15 @@ def _same_in_orjson(value: Any) -> bool:
     """Whether orjson writes a value as `json` does: strings, whole numbers, and fractions that need no exponent."""
     kind = type(value)
     if kind is dict:
-        for key in value:
-            if type(key) is not str:
+        for key, one in value.items():
+            if type(key) is not str or (type(one) not in _ATOMS and not _same_in_orjson(one)):
                 return False
-        inside = value.values()
-    elif kind is list or kind is tuple:
-        inside = value
-    elif kind is float:
+        return True
+    if kind is list or kind is tuple:
+        return all(map(_same_in_orjson, [one for one in value if type(one) not in _ATOMS]))
+    if kind is float:
         return bool(value == 0 or 1e-4 <= abs(value) < 1e16)
-    else:
-        return kind is str or kind is int or kind is bool or value is None
-    for one in inside:
-        simple = type(one) is str
-        if not simple and not _same_in_orjson(one):
-            return False
-    return True
+    return kind in _ATOMS
 
 
 def _plain(value: Any) -> Any:

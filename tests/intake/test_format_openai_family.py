@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flywheel.intake.detect import detect
 from flywheel.intake.formats import named
 from flywheel.intake.records import BadRecord, Context, FeedbackRecord, InteractionRecord, SkippedRecord
 
@@ -51,6 +52,32 @@ def test_a_verdict_that_was_added_to_a_stored_completion_later_is_new(
     report = take_in([record])
     assert (report.kept, report.duplicate) == (1, 0)
     assert len(stored("interactions")) == 1 and len(stored("feedback")) == 2
+
+
+@pytest.mark.parametrize("fmt", ["openai_chat", "openai_responses", "nvidia_flywheel"])
+def test_a_cell_may_hold_a_request_a_response_or_a_list_as_json_text(fmt: str, log_fixture: Any) -> None:
+    tried = 0
+    for record in log_fixture(fmt).records:
+        if not isinstance(record, dict) or not {"request", "messages"} & record.keys():
+            continue
+        lists = record.keys() if "request" in record else {"messages", "choices", "tools", "usage", "metadata"}
+        cells = {
+            key: json.dumps(value) if key in lists and isinstance(value, dict | list) else value
+            for key, value in record.items()
+        }
+        assert detect(cells).name == detect(record).name
+        try:
+            expected = named(fmt).records(record, CONTEXT)
+        except (BadRecord, SkippedRecord):
+            continue
+        assert named(fmt).records(cells, CONTEXT) == expected
+        tried += 1
+    assert tried >= 2
+
+
+def test_a_json_answer_in_a_text_stays_the_text_that_it_was() -> None:
+    call, _ = parse("openai_chat", {"messages": [USER], "response": '{"queue": "sales"}'})
+    assert call.choices[0].message["content"] == '{"queue": "sales"}'
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def clean_rows(deployment: Any, call: Any, fmt: str) -> list[dict[str, Any]]:
     normaliser = Normaliser(deployment.home, deployment.task, share, datetime.now(UTC))
     record, *_ = named(fmt).records(call.written(fmt), CONTEXT)
     assert isinstance(record, InteractionRecord)
-    return [content(row) for row in normaliser.interaction(record, "", 0)]
+    return [content(row._asdict()) for row in normaliser.interaction(record, "", 0)]
 
 
 def content(row: dict[str, Any]) -> dict[str, Any]:

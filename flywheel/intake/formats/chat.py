@@ -72,13 +72,15 @@ def choices(value: Any) -> list[Choice]:
         raise BadRecord("no choices in the response")
     found = []
     for place, item in enumerate(value):
-        if not isinstance(item, dict) or not isinstance(item.get("message"), dict):
+        if not isinstance(item, dict) or not isinstance(given := item.get("message"), dict):
             raise BadRecord("a choice has no message")
         index = whole_number(item.get("index"), place)
-        found.append(Choice(index, message(item["message"], "assistant"), text(item.get("finish_reason"))))
-    if len({choice.index for choice in found}) < len(found):
-        raise BadRecord("two choices have the same index")
-    return sorted(found, key=lambda choice: choice.index)
+        found.append(Choice(index, message(given, "assistant"), text(item.get("finish_reason"))))
+    if len(found) > 1:
+        if len({choice.index for choice in found}) < len(found):
+            raise BadRecord("two choices have the same index")
+        found.sort(key=lambda choice: choice.index)
+    return found
 
 
 def params(request: Json) -> Json:
@@ -107,9 +109,9 @@ def call_id(value: Any) -> str | None:
 
 def identifier(value: Any, longest: int = MAX_ID) -> str | None:
     """An id as text; numbers count, empty means none. Raises BadRecord when it is too long to store."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if type(value) is int:
         value = str(value)
-    if not isinstance(value, str) or not value:
+    if not value or type(value) is not str:
         return None
     if len(value) > longest:
         raise BadRecord("an id is too long")
@@ -119,21 +121,21 @@ def identifier(value: Any, longest: int = MAX_ID) -> str | None:
 def user(*values: Any) -> str | None:
     """The first of the values that names a user; many a log holds the number of one."""
     for value in values:
-        if isinstance(value, str) and value:
+        if value and type(value) is str:
             return value
-        if isinstance(value, int) and not isinstance(value, bool):
+        if type(value) is int:
             return str(value)
     return None
 
 
 def text(value: Any) -> str | None:
     """A non-empty text, or None for everything else."""
-    return value if isinstance(value, str) and value else None
+    return value if value and isinstance(value, str) else None
 
 
 def number(value: Any) -> float | None:
     """A finite number, also when written as text, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         found = float(value)
@@ -144,6 +146,8 @@ def number(value: Any) -> float | None:
 
 def whole_number(value: Any, default: int) -> int:
     """A whole number from 0 to a million, also when written as text, or ``default``."""
+    if type(value) is int and 0 <= value <= 1e6:
+        return value
     found = number(value)
     return int(found) if found is not None and found == int(found) and 0 <= found <= 1e6 else default
 

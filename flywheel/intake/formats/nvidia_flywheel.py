@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flywheel.intake.decode import inner
 from flywheel.intake.formats import chat, sse
 from flywheel.intake.formats.registry import log_format
 from flywheel.intake.records import BadRecord, Context, InteractionRecord, Json, Record, SkippedRecord
@@ -9,7 +10,7 @@ from flywheel.intake.records import BadRecord, Context, InteractionRecord, Json,
 
 def _matches(record: Json) -> bool:
     return (
-        isinstance(record.get("request"), dict)
+        isinstance(inner(record.get("request")), dict)
         and "response" in record
         and ("workload_id" in record or "client_id" in record or "contract_version" in record)
     )
@@ -28,7 +29,7 @@ def parse(record: Json, context: Context) -> Record:
     workload = record.get("workload_id")
     if isinstance(workload, str) and workload != context.task and workload in context.tasks:
         raise SkippedRecord("other task")
-    request, response = chat.mapping(record.get("request")), sse.whole(record.get("response"))
+    request, response = chat.mapping(inner(record.get("request"))), sse.whole(inner(record.get("response")))
     failed = bool(record.get("error_details"))
     if not isinstance(response, dict) and not failed:
         raise BadRecord("the response is not an object")

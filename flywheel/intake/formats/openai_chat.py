@@ -6,9 +6,9 @@
   answer's text;
 - ``{"messages": [..., {"role": "assistant", ...}]}``: a fine-tuning row, whose last assistant message is the answer.
 
-A response may be its stream. One that is an error is a failed call. A stored completion's metadata is where its users
-put their verdict: ``thumb`` or ``feedback`` in one word (up, down, good, bad ...) becomes a thumb, a longer
-``feedback`` a comment, ``correction`` a correction.
+In a table's cells a request, a response and the lists may be JSON text. A response may be its stream. One that is an
+error is a failed call. A stored completion's metadata is where its users put their verdict: ``thumb`` or ``feedback``
+in one word (up, down, good, bad ...) becomes a thumb, a longer ``feedback`` a comment, ``correction`` a correction.
 
 A fine-tuning row becomes an interaction only: nobody has judged it here, so it makes no label by itself
 (``flywheel train --data`` trains on such a file directly). Its answer is the last one that trains: one of weight 0 is
@@ -32,6 +32,8 @@ _STORED_PARAMS = (
     *("reasoning_effort", "verbosity"),
 )
 _VERDICTS = ("thumb", "thumbs", "feedback")
+_SAYING = frozenset({"correction", *_VERDICTS})
+_CELLS = frozenset({"messages", "choices", "tools", "usage", "metadata"})  # never texts by themselves
 _BLUEPRINT = frozenset({"workload_id", "client_id", "contract_version"})
 _LITELLM = frozenset({"startTime", "litellm_call_id"})
 
@@ -40,7 +42,7 @@ def _matches(record: Json) -> bool:
     litellm = "call_type" in record and not _LITELLM.isdisjoint(record)
     if litellm or is_preference(record):
         return False
-    if isinstance(request := record.get("request"), dict):
+    if isinstance(request := inner(record.get("request")), dict):
         other_api = "input" in request and "messages" not in request
         return "response" in record and not other_api and _BLUEPRINT.isdisjoint(record)
     return "messages" in record or "choices" in record
@@ -55,11 +57,12 @@ def parse(record: Json, context: Context) -> Parsed:
 
 
 def _read(record: Json) -> InteractionRecord:
-    if isinstance(record.get("request"), dict):
+    if isinstance(request := inner(record.get("request")), dict):
         response = inner(record.get("response"))
         if isinstance(whole := sse.whole(response), dict):
-            return _call(record, record["request"], whole, streamed=whole is not response)
+            return _call(record, request, whole, streamed=whole is not response)
         raise BadRecord("the response is not an object")
+    record = {key: inner(value) if key in _CELLS else value for key, value in record.items()}
     if "choices" in record:
         return _call(record, record, record)
     if "response" in record:
@@ -70,7 +73,7 @@ def _read(record: Json) -> InteractionRecord:
 
 
 def _call(record: Json, request: Json, response: Json, *, streamed: bool = False) -> InteractionRecord:
-    metadata = {**chat.mapping(record.get("metadata")), **chat.mapping(request.get("metadata"))}
+    metadata = {**chat.mapping(inner(record.get("metadata"))), **chat.mapping(request.get("metadata"))}
     model = chat.text(request.get("model")) or ""
     failed = bool(response.get("error"))
     return InteractionRecord(
@@ -117,12 +120,10 @@ def _verdicts(call: InteractionRecord, context: Context) -> list[Record]:
 
 def _verdict(key: str, value: Any, context: Context) -> Said | None:
     """What an entry of the metadata says: one word may be a thumb; more, such as "not bad", is a remark."""
-    if not isinstance(value, str) or not value.strip():
+    if key not in _SAYING or not isinstance(value, str) or not value.strip():
         return None
     if key == "correction":
         return "correction", None
-    if key not in _VERDICTS:
-        return None
     said = category(key, value, context.task)
     if said[0] == "thumb" and len(value.split()) == 1:
         return said

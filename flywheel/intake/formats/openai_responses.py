@@ -38,15 +38,15 @@ _NOT_OURS = frozenset({"workload_id", "client_id", "contract_version"})
 def _matches(record: Json) -> bool:
     if not _NOT_OURS.isdisjoint(record):
         return False
-    if isinstance(record.get("request"), dict):
-        return "response" in record and "input" in record["request"] and "messages" not in record["request"]
+    if isinstance(request := inner(record.get("request")), dict):
+        return "response" in record and "input" in request and "messages" not in request
     return record.get("object") == "response" and "output" in record
 
 
 @log_format("openai_responses", _matches, "`request` with `input` and `response`, or `object` response with `output`")
 def parse(record: Json, context: Context) -> InteractionRecord:
     """Read one record of either shape. A response that is still being made is skipped, and so are other endpoints'."""
-    request = record["request"] if isinstance(record.get("request"), dict) else record
+    request = found if isinstance(found := inner(record.get("request")), dict) else record
     logged = record if request is record else inner(record.get("response"))
     response = sse.whole(logged)
     if not isinstance(response, dict):
@@ -59,7 +59,7 @@ def parse(record: Json, context: Context) -> InteractionRecord:
     failed = status in ("failed", "cancelled") or bool(response.get("error"))
     output = response.get("output")
     choices = [] if failed and not output else [_choice(output, response)]
-    metadata = {**chat.mapping(record.get("metadata")), **chat.mapping(request.get("metadata"))}
+    metadata = {**chat.mapping(inner(record.get("metadata"))), **chat.mapping(request.get("metadata"))}
     previous = chat.identifier(chat.first(request.get("previous_response_id"), response.get("previous_response_id")))
     model = chat.text(request.get("model")) or chat.text(response.get("model")) or ""
     return InteractionRecord(
