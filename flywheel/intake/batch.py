@@ -6,10 +6,11 @@ classifies and commits it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,17 +18,12 @@ import pyarrow.compute as pc
 from flywheel.intake.marks import NOT_TEXT, content_kinds
 from flywheel.intake.normalise import CallRow, Normaliser
 from flywheel.intake.records import Dropped, InteractionRecord, Json, Record, SecondhandRecord
-from flywheel.intake.times import micros
 from flywheel.store.tables import INTERACTIONS
 
 TURN_COLUMNS = ("turn_index", "parent_interaction_id")
 """Columns that depend on a call's neighbours: `conversations` fills them."""
 
 _COLUMNS = pa.schema([INTERACTIONS.field(name) for name in CallRow._fields])
-_LOOKED_AT = (
-    *("interaction_id", "content_hash", "conversation_id", "user_key", "ts", "ts_quality"),
-    *("parent_interaction_id", "choice_index", "metadata"),
-)
 
 
 @dataclass(frozen=True)
@@ -61,11 +57,16 @@ class Call(NamedTuple):
         choices: how many rows it has.
         secondhand: whether another account of the same call goes before this one.
         notes: remarks for the report when it is kept.
+        dropped: whether it is passed over with its rows.
     """
 
     choices: int
-    secondhand: bool
-    notes: tuple[str, ...]
+    secondhand: bool = False
+    notes: tuple[str, ...] = ()
+    dropped: bool = False
+
+
+_PLAIN = Call(1)  # as nearly all are
 
 
 class Feedback(NamedTuple):
@@ -76,17 +77,12 @@ class Feedback(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """An item with its parts, in few objects: it may travel between processes.
-
-    Args:
-        raw: the first bytes of the line of an item that was rejected, for it has no parts.
-    """
+    """An item with its parts, in few objects: it may travel between processes."""
 
     file: str
     offset: int
     parts: tuple[Call | Feedback, ...]
     rejected: Rejected | None = None
-    raw: bytes = b""
     dropped: tuple[str, ...] = ()
     notes: frozenset[str] = frozenset()
 
@@ -96,38 +92,79 @@ class Batch:
     """Items in their order, and the rows of their calls without `TURN_COLUMNS`.
 
     Args:
+        raws: the first bytes of each item's line, for quarantine.
         weight: bytes that it may take, roughly.
     """
 
     items: list[Mapped]
+    raws: list[bytes]
     calls: pa.Table
     weight: int
 
 
-@dataclass(slots=True)
-class Part:
-    """A call or a piece of feedback, as classification looks at it.
-
-    Args:
-        rows: of feedback its row; of a call what is looked at of each choice: `_LOOKED_AT`, ``ts`` in microseconds
-            since 1970, and ``place``, where its row lies in the table of calls.
-        ts: in microseconds since 1970.
-    """
-
-    rows: Sequence[Json]
-    call: bool
-    ts: int
-    quality: str
-    secondhand: bool = False
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Entry:
-    """An item with its parts; none when it was rejected."""
+class Entry(NamedTuple):
+    """An item as it is classified: the first bytes of its line, and where the rows of its calls begin."""
 
     item: Mapped
-    parts: list[Part]
+    raw: bytes
+    place: int
+
+
+class Calls:
+    """The rows of a chunk's calls, as a table and, as far as classification looks at them, as a list of each column.
+
+    ``ts`` is in microseconds since 1970, ``request_length`` in characters. ``turn_index`` and ``parent_interaction_id``
+    are filled by `conversations`; a parent that the record names is there from the start.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.interaction_id: list[str] = table["interaction_id"].to_pylist()
+        self.content_hash: list[str] = table["content_hash"].to_pylist()
+        self.conversation_id: list[str] = table["conversation_id"].to_pylist()
+        self.user_key: list[str] = table["user_key"].to_pylist()
+        self.ts: list[int] = table["ts"].cast(pa.int64()).to_pylist()
+        self.ts_quality: list[str] = table["ts_quality"].to_pylist()
+        self.choice_index: list[int] = table["choice_index"].to_pylist()
+        self.request_length: list[int] = pc.binary_length(table["request"]).to_pylist()
+        self.parent_interaction_id: list[str] = table["parent_interaction_id"].to_pylist()
+        self.turn_index = [0] * table.num_rows
+
+    def metadata(self, place: int) -> Json:
+        """The metadata of one row."""
+        found: Json = json.loads(self._table["metadata"][place].as_py())
+        return found
+
+    def named(self, place: int) -> Json:
+        """By what one row is known: its own id, its conversation's and its user's."""
+        names = ("interaction_id", "conversation_id", "user_key")
+        return {name: getattr(self, name)[place] for name in names}
+
+    def turn(self, place: int) -> tuple[int, int, str]:
+        """What decides the place of a row's call among its conversation's: time, length of the request, id."""
+        ts = self.ts[place] if self.ts_quality[place] == "ok" else 0
+        own = self.interaction_id[place]
+        return ts, self.request_length[place], call_of(own) if self.choice_index[place] else own
+
+    def rows(self, places: Sequence[int]) -> pa.Table:
+        """Whole rows of the interactions table, in that order.
+
+        Args:
+            places: in rising order.
+        """
+        found = self._table
+        if len(places) < found.num_rows:
+            found = found.take(pa.array(places, pa.int64()))
+        for name in TURN_COLUMNS:
+            column, values = INTERACTIONS.field(name), getattr(self, name)
+            filled = pa.array([values[place] for place in places], column.type)
+            found = (found.drop_columns(name) if name in found.column_names else found).append_column(column, filled)
+        return found.select(INTERACTIONS.names)
+
+
+def call_of(choice_id: str) -> str:
+    """The id of the call of which this is a further choice, ``<id>#<k>``."""
+    return choice_id.rsplit("#", 1)[0]
 
 
 def make_batch(items: Sequence[Item], normaliser: Normaliser, weight: int = 0) -> Batch:
@@ -136,52 +173,26 @@ def make_batch(items: Sequence[Item], normaliser: Normaliser, weight: int = 0) -
     mapped = [_mapped(item, normaliser, rows) for item in items]
     columns = zip(*rows, strict=True) if rows else repeat(())
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=False)]
-    return Batch(mapped, pa.Table.from_arrays(arrays, schema=_COLUMNS), weight)
+    raws = [item.raw for item in items]
+    return Batch(mapped, raws, pa.Table.from_arrays(arrays, schema=_COLUMNS), weight)
 
 
-def joined(batches: Sequence[Batch]) -> tuple[pa.Table, list[Entry]]:
-    """The rows of several batches as one table, and their items with what classification looks at."""
-    calls = pa.concat_tables([_COLUMNS.empty_table(), *(batch.calls for batch in batches)])
-    rows = _looked_at(calls)
+def joined(batches: Sequence[Batch]) -> tuple[Calls, list[Entry]]:
+    """The calls of several batches as one table, and their items."""
     entries: list[Entry] = []
     place = 0
-    for item in (item for batch in batches for item in batch.items):
-        parts: list[Part] = []
-        for part in item.parts:
-            if isinstance(part, Call):
-                own = rows[place : place + part.choices]
-                place += part.choices
-                parts.append(Part(own, True, own[0]["ts"], own[0]["ts_quality"], part.secondhand, part.notes))
-            else:
-                parts.append(Part([part.row], False, micros(part.row["ts"]), part.quality))
-        entries.append(Entry(item, parts))
-    return calls, entries
-
-
-def call_rows(calls: pa.Table, rows: Sequence[Json]) -> pa.Table:
-    """Whole rows of the interactions table, for calls with their turns numbered."""
-    places = [row["place"] for row in rows]
-    found = calls if places == [*range(calls.num_rows)] else calls.take(pa.array(places, pa.int64()))
-    for name in TURN_COLUMNS:
-        column = INTERACTIONS.field(name)
-        filled = pa.array([row[name] for row in rows], column.type)
-        named = name in found.column_names
-        found = (found.drop_columns(name) if named else found).append_column(column, filled)
-    return found.select(INTERACTIONS.names)
-
-
-def _looked_at(calls: pa.Table) -> list[Json]:
-    columns: list[Sequence[Any]] = [range(calls.num_rows), pc.binary_length(calls["request"]).to_pylist()]
-    for name in _LOOKED_AT:
-        column = calls[name]
-        columns.append((column.cast(pa.int64()) if name == "ts" else column).to_pylist())
-    names = ("place", "request_length", *_LOOKED_AT)
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    for batch in batches:
+        for item, raw in zip(batch.items, batch.raws, strict=True):
+            entries.append(Entry(item, raw, place))
+            for part in item.parts:
+                if isinstance(part, Call):
+                    place += part.choices
+    return Calls(pa.concat_tables([_COLUMNS.empty_table(), *(batch.calls for batch in batches)])), entries
 
 
 def _mapped(item: Item, normaliser: Normaliser, calls: list[CallRow]) -> Mapped:
     if isinstance(item.found, Rejected):
-        return Mapped(item.file, item.offset, (), item.found, item.raw, (), item.notes)
+        return Mapped(item.file, item.offset, (), item.found, (), item.notes)
     parts: list[Call | Feedback] = []
     dropped: list[str] = []
     for one in item.found:
@@ -191,7 +202,9 @@ def _mapped(item: Item, normaliser: Normaliser, calls: list[CallRow]) -> Mapped:
             kinds = content_kinds(one)
             rows = normaliser.interaction(one, item.file, item.offset, kinds)
             calls += rows
-            parts.append(Call(len(rows), isinstance(one, SecondhandRecord), (NOT_TEXT,) if kinds else ()))
+            secondhand = isinstance(one, SecondhandRecord)
+            plain = len(rows) == 1 and not kinds and not secondhand
+            parts.append(_PLAIN if plain else Call(len(rows), secondhand, (NOT_TEXT,) if kinds else ()))
         else:
             parts.append(Feedback(*normaliser.feedback(one, item.file, item.offset)))
-    return Mapped(item.file, item.offset, (*parts,), None, b"", (*dropped,), item.notes)
+    return Mapped(item.file, item.offset, (*parts,), None, (*dropped,), item.notes)

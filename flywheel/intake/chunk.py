@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from flywheel.intake import erased as erasing
-from flywheel.intake.batch import Batch, Entry, Part, Rejected, call_rows, joined
+from flywheel.intake.batch import Batch, Call, Calls, Entry, Feedback, Rejected, joined
 from flywheel.intake.conversations import Rewrites, number_turns
 from flywheel.intake.known import Known, Lookup, feedback_keys
 from flywheel.intake.orphans import Target, Waiting, metadata_targets, resolved
@@ -31,6 +30,8 @@ from flywheel.store.home import Home
 from flywheel.store.registry import Registry, Transaction, schema
 from flywheel.store.registry.erasures import record_names
 from flywheel.store.segments import Segment, register, unregister, visible, write_segment
+
+T = TypeVar("T")
 
 LATE = timedelta(hours=1)
 """A record this much older than the newest of its source is late."""
@@ -51,11 +52,12 @@ class Outcome:
 
     Args:
         newest: the newest time that the source has shown so far, in microseconds since 1970.
+        calls: places of the new calls' rows among the chunk's.
     """
 
     report: SourceReport
     newest: int | None
-    interactions: list[Json] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
     feedback: list[Json] = field(default_factory=list)
     quarantine: list[Json] = field(default_factory=list)
     joined: int = 0
@@ -111,88 +113,103 @@ class ChunkWriter:
         outcome = Outcome(SourceReport(source), None if watermark is None else micros(watermark))
         outcome.report.note(*notes)
         calls, entries = joined(batches)
-        entries = [own for entry in entries if (own := self._welcome(entry, outcome)) is not None]
-        known = self._known([part for entry in entries for part in entry.parts])
+        if self._erased.anybody:
+            entries = [own for entry in entries if (own := self._welcome(entry, calls, outcome)) is not None]
+        known = self._known(calls, entries)
         stored = set(known.conversations)
         for entry in entries:
-            self._classify(entry, known, outcome)
+            self._classify(entry, calls, known, outcome)
         outcome.report.check()
-        rewrites = number_turns(self.home, self.registry, self.task, outcome.interactions, stored, self._lookup.holding)
+        found = self._lookup.holding
+        rewrites = number_turns(self.home, self.registry, self.task, calls, outcome.calls, stored, found)
         self._commit(outcome, calls, rewrites, position, quarantine)
         self.joined += outcome.joined
         return outcome
 
-    def _welcome(self, entry: Entry, outcome: Outcome) -> Entry | None:
+    def _welcome(self, entry: Entry, calls: Calls, outcome: Outcome) -> Entry | None:
         """The entry without what belongs to an erased user, or None when nothing is left: then it counts as skipped.
 
         What else belongs to a dropped call is noted, so that later turns of its conversation, which repeat it, and
         what others say about it are dropped too; so is feedback in the same record, whatever it names as its target.
         """
-        if not self._erased.anybody:
-            return entry
-        if (rejected := entry.item.rejected) is not None:
-            text = entry.item.raw.decode("utf-8", "replace")
-            if rejected.outcome != "quarantined" or not self._erased.mentioned(text):
+        item, place = entry.item, entry.place
+        if item.rejected is not None:
+            text = entry.raw.decode("utf-8", "replace")
+            if item.rejected.outcome != "quarantined" or not self._erased.mentioned(text):
                 return entry
             outcome.report.count("skipped", erasing.BY_USER)
             return None
-        left: list[Part] = []
+        parts: list[Call | Feedback] = []
+        left = False
         gone: list[str] = []
         call_gone = ""
-        for part in entry.parts:
-            why = erasing.reason(self._erased, part.rows)
-            if why is None and call_gone and not part.call:
+        for part in item.parts:
+            call = isinstance(part, Call)
+            why = erasing.reason(self._erased, calls.named(place) if isinstance(part, Call) else part.row)
+            if why is None and call_gone and not call:
                 why = erasing.ABOUT_USER, call_gone
+            if isinstance(part, Call):
+                if why is not None:
+                    rows = [calls.named(own) for own in range(place, place + part.choices)]
+                    names = erasing.names(self._erased, rows, why[1])
+                    outcome.erased |= names
+                    self._erased.add(names)
+                    call_gone = why[1]
+                place += part.choices
+                parts.append(part if why is None else part._replace(dropped=True))
+            elif why is None:
+                parts.append(part)
             if why is None:
-                left.append(part)
-                continue
-            gone.append(why[0])
-            if part.call:
-                call_gone = why[1]
-            names = erasing.names(self._erased, part.rows, why[1])
-            outcome.erased |= names
-            self._erased.add(names)
+                left = True
+            else:
+                gone.append(why[0])
         if left:
             outcome.report.note(*(f"part dropped: {rule}" for rule in sorted(set(gone))))
-            return Entry(entry.item, left)
+            return entry._replace(item=item._replace(parts=(*parts,)))
         outcome.report.count("skipped", gone[0])
         return None
 
-    def _known(self, parts: Sequence[Part]) -> Known:
+    def _known(self, calls: Calls, entries: Sequence[Entry]) -> Known:
         """What is stored of that which the chunk mentions."""
-        ids: set[str] = set()
-        conversations: set[str] = set()
         targets: set[Target] = set()
         feedback: set[Any] = set()
-        for part in parts:
-            own = part.rows[0]
-            if part.call:
-                ids.update([row["interaction_id"] for row in part.rows])
-                conversations.add(own["conversation_id"])
-            else:
-                targets.add((own["target_kind"], own["target_id"]))
-                feedback.update(feedback_keys(own))
-        known = self._lookup.known(ids, conversations, targets, feedback)
+        for entry in entries:
+            for part in entry.item.parts:
+                if isinstance(part, Feedback):
+                    targets.add((part.row["target_kind"], part.row["target_id"]))
+                    feedback.update(feedback_keys(part.row))
+        known = self._lookup.known(set(calls.interaction_id), set(calls.conversation_id), targets, feedback)
         if feedback:
             for waiting in self.waiting:
                 known.add_feedback(waiting)
         return known
 
-    def _classify(self, entry: Entry, known: Known, outcome: Outcome) -> None:
-        if entry.item.rejected is not None:
-            self._reject(entry, entry.item.rejected, outcome)
+    def _classify(self, entry: Entry, calls: Calls, known: Known, outcome: Outcome) -> None:
+        item, _, place = entry
+        if item.rejected is not None:
+            self._reject(entry, item.rejected, outcome)
             return
-        new: list[Part] = []
         clash = False
-        for part in entry.parts:
-            end = self._call(part, known, outcome) if part.call else self._feedback(part.rows[0], known, outcome)
-            if end == "new":
-                new.append(part)
+        times: list[tuple[int, str]] = []
+        notes: set[str] = set()
+        for part in item.parts:
+            if isinstance(part, Call):
+                first, place = place, place + part.choices
+                end = "dropped" if part.dropped else self._call(part, calls, range(first, place), known, outcome)
+                if end == "new":
+                    times.append((calls.ts[first], calls.ts_quality[first]))
+                    notes.update(part.notes)
+            elif (end := self._feedback(part.row, known, outcome)) == "new":
+                times.append((micros(part.row["ts"]), part.quality))
             clash |= end == "clash"
-        if new:
-            self._count_kept(entry, new, outcome)
-            dropped = [*entry.item.dropped, *[CLASH] * clash]
-            outcome.report.note(*(f"part dropped: {reason}" for reason in dropped))
+        if times:
+            outcome.report.count("kept")
+            notes.update(f"time {quality}" for _, quality in times if quality != "ok")
+            notes.update(f"repaired: {note}" for note in item.notes)
+            outcome.report.note(*sorted(notes), *(f"part dropped: {reason}" for reason in item.dropped))
+            if clash:
+                outcome.report.note(f"part dropped: {CLASH}")
+            self._move_on(times, outcome)
         elif clash:
             self._reject(entry, Rejected("quarantined", CLASH), outcome)
         else:
@@ -201,23 +218,21 @@ class ChunkWriter:
     def _reject(self, entry: Entry, rejected: Rejected, outcome: Outcome) -> None:
         outcome.report.count(rejected.outcome, rejected.reason)
         if rejected.outcome == "quarantined":
-            item = entry.item
-            row = quarantine_row(item.file, item.offset, item.raw, rejected.reason, self._now)
+            row = quarantine_row(entry.item.file, entry.item.offset, entry.raw, rejected.reason, self._now)
             outcome.quarantine.append(row)
 
-    def _call(self, part: Part, known: Known, outcome: Outcome) -> str:
+    def _call(self, call: Call, calls: Calls, places: range, known: Known, outcome: Outcome) -> str:
         """Take a call in if it is ``new``; else it is ``known``, or a ``clash``: a known id with other content."""
-        rows = part.rows
-        hashes = {own["interaction_id"]: own["content_hash"] for own in rows}
+        hashes = {calls.interaction_id[place]: calls.content_hash[place] for place in places}
         if not known.interactions.keys().isdisjoint(hashes):
-            return "known" if part.secondhand or hashes.items() <= known.interactions.items() else "clash"
-        known.add_interaction(rows)
-        outcome.interactions.extend(rows)
+            return "known" if call.secondhand or hashes.items() <= known.interactions.items() else "clash"
+        known.add_call(calls, places)
+        outcome.calls.extend(places)
         if self.waiting:
-            first = rows[0]
+            first = places[0]
             targets: list[Target] = [("interaction", own) for own in hashes]
-            targets += [("conversation", first["conversation_id"]), *metadata_targets(json.loads(first["metadata"]))]
-            found = self.waiting.take(targets, first["interaction_id"])
+            targets += [("conversation", calls.conversation_id[first]), *metadata_targets(calls.metadata(first))]
+            found = self.waiting.take(targets, calls.interaction_id[first])
             outcome.feedback.extend(found)
             outcome.joined += len(found)
             outcome.orphans_changed |= bool(found)
@@ -236,41 +251,28 @@ class ChunkWriter:
             outcome.feedback.append(resolved(own, target))
         return "new"
 
-    def _count_kept(self, entry: Entry, new: Sequence[Part], outcome: Outcome) -> None:
-        """Count a record once; of several times in it the newest says whether it is late."""
-        report = outcome.report
-        report.count("kept")
-        if entry.item.notes:
-            report.note(*(f"repaired: {note}" for note in entry.item.notes))
-        times: list[int] = []
-        strange: set[str] = set()
-        for part in new:
-            if part.quality == "ok":
-                times.append(part.ts)
-            else:
-                strange.add(f"time {part.quality}")
-            strange.update(part.notes)
-        if strange:
-            report.note(*sorted(strange))
-        if not times:
+    def _move_on(self, times: Sequence[tuple[int, str]], outcome: Outcome) -> None:
+        """Look at the times of a kept record: of several in it the newest says whether it is late."""
+        plausible = [ts for ts, quality in times if quality == "ok"]
+        if not plausible:
             return
-        ts, newest = max(times), outcome.newest
+        ts, newest = max(plausible), outcome.newest
         if newest is None or ts > newest:
             outcome.newest = ts
         elif ts < newest - _LATE:
-            report.late += 1
+            outcome.report.late += 1
 
     def _commit(
         self,
         outcome: Outcome,
-        calls: pa.Table,
+        calls: Calls,
         rewrites: Rewrites,
         position: Json | None,
         quarantine: Quarantine | None,
     ) -> None:
         written, hidden = [*rewrites.written], [*rewrites.hidden]
-        for key, own in _by_day(outcome.interactions, lambda row: day_of(row["ts"])):
-            written.append(write_segment(self.home, "interactions", self.task, key, call_rows(calls, own)))
+        for key, places in _by_day(outcome.calls, calls.ts.__getitem__):
+            written.append(write_segment(self.home, "interactions", self.task, key, calls.rows(places)))
         written += self._write("feedback", outcome.feedback)
         if quarantine is None:
             written += self._write("quarantine", outcome.quarantine)
@@ -292,14 +294,15 @@ class ChunkWriter:
         retire(self.home, hidden)
 
     def _write(self, table: str, rows: Sequence[Json]) -> list[Segment]:
-        days = _by_day(rows, lambda row: day_of(micros(row["ts"])))
+        days = _by_day(rows, lambda row: micros(row["ts"]))
         return [write_segment(self.home, table, self.task, key, own) for key, own in days]
 
 
-def _by_day(rows: Sequence[Json], day: Callable[[Json], str]) -> list[tuple[str, list[Json]]]:
-    found: dict[str, list[Json]] = defaultdict(list)
+def _by_day(rows: Sequence[T], time: Callable[[T], int]) -> list[tuple[str, list[T]]]:
+    """Rows by their day; ``time`` gives microseconds since 1970."""
+    found: dict[str, list[T]] = defaultdict(list)
     for row in rows:
-        found[day(row)].append(row)
+        found[day_of(time(row))].append(row)
     return sorted(found.items())
 
 

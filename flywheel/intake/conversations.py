@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
 
+from flywheel.intake.batch import Calls, call_of
 from flywheel.intake.records import Json
 from flywheel.intake.times import order_time
 from flywheel.store import segments
@@ -38,15 +39,21 @@ class Rewrites:
 
 
 def number_turns(
-    home: Home, registry: Registry, task: str, rows: Sequence[Json], stored: Collection[str], holding: Holding
+    home: Home,
+    registry: Registry,
+    task: str,
+    calls: Calls,
+    places: Sequence[int],
+    stored: Collection[str],
+    holding: Holding,
 ) -> Rewrites:
     """Fill ``turn_index`` and ``parent_interaction_id`` of new rows in place; rewrite stored rows that move.
 
     A parent that the record itself names stays.
 
     Args:
-        rows: new interaction rows.
-        stored: ids of the conversations of ``rows`` that have turns in the store.
+        places: of the new rows among ``calls``.
+        stored: ids of conversations that have turns in the store.
         holding: finds the segments that may hold them.
     """
     old: dict[str, list[Json]] = defaultdict(list)
@@ -54,38 +61,40 @@ def number_turns(
         found = segments.query(home, registry, "interactions", task, _SQL, [sorted(stored)], among=among)
         for turn in found.to_pylist():
             old[turn["conversation_id"]].append(turn)
-    new: dict[str, list[Json]] = defaultdict(list)
-    for row in rows:
-        new[row["conversation_id"]].append(row)
+    new: dict[str, list[int]] = defaultdict(list)
+    for place in places:
+        new[calls.conversation_id[place]].append(place)
     moved: dict[str, Json] = {}
     for name, turns in new.items():
-        earlier = old.get(name, [])
-        after = _places([*earlier, *turns])
-        for row in turns:
-            row["turn_index"], before = after[root(row)]
-            row["parent_interaction_id"] = row["parent_interaction_id"] or before
-        was = _places(earlier)
-        for turn in earlier:
-            index, before = after[root(turn)]
-            named = turn["parent_interaction_id"] != was[root(turn)][1]
-            place = {"turn_index": index} | ({} if named else {"parent_interaction_id": before})
-            if any(turn[key] != value for key, value in place.items()):
-                moved[turn["interaction_id"]] = place
+        earlier = [(turn, _stored_turn(turn)) for turn in old.get(name, ())]
+        if len(turns) == 1 and not earlier:
+            continue  # the first turn
+        own = [(place, calls.turn(place)) for place in turns]
+        after = _order([key for _, key in (*earlier, *own)])
+        for place, (_, _, call) in own:
+            calls.turn_index[place], before = after[call]
+            calls.parent_interaction_id[place] = calls.parent_interaction_id[place] or before
+        was = _order([key for _, key in earlier])
+        for turn, (_, _, call) in earlier:
+            index, before = after[call]
+            named = turn["parent_interaction_id"] != was[call][1]
+            row = {"turn_index": index} | ({} if named else {"parent_interaction_id": before})
+            if any(turn[key] != value for key, value in row.items()):
+                moved[turn["interaction_id"]] = row
     return _rewrite(home, registry, task, moved, among) if moved else Rewrites()
 
 
-def root(row: Json) -> str:
-    """The id of the call that a row belongs to: further choices have ``#<k>`` behind it."""
+def _stored_turn(row: Json) -> tuple[int, int, str]:
+    """As `Calls.turn`, of a stored row."""
     own: str = row["interaction_id"]
-    return own.rsplit("#", 1)[0] if row["choice_index"] else own
+    return order_time(row), row["request_length"], call_of(own) if row["choice_index"] else own
 
 
-def _places(turns: Sequence[Json]) -> dict[str, tuple[int, str]]:
+def _order(turns: Collection[tuple[int, int, str]]) -> dict[str, tuple[int, str]]:
     """The place of each call among those of its conversation, and the id of the call before it."""
-    order = sorted({(order_time(turn), turn["request_length"], root(turn)) for turn in turns})
     found: dict[str, tuple[int, str]] = {}
     before = ""
-    for index, (_, _, own) in enumerate(order):
+    for index, (_, _, own) in enumerate(sorted(set(turns))):
         found[own] = index, before
         before = own
     return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
+from flywheel.intake.batch import Calls
 from flywheel.intake.orphans import Target, metadata_targets
 from flywheel.intake.records import Json
 from flywheel.intake.times import order_time
@@ -38,19 +39,20 @@ class Known:
     newest: dict[Target, tuple[int, str]] = field(default_factory=dict)
     wanted: frozenset[Target] = frozenset()
 
-    def add_interaction(self, rows: Sequence[Json]) -> None:
-        """Take in the rows of one interaction."""
-        for row in rows:
-            self.interactions[row["interaction_id"]] = row["content_hash"]
-        self.conversations.add(rows[0]["conversation_id"])
+    def add_call(self, calls: Calls, places: range) -> None:
+        """Take in the rows of one call."""
+        for place in places:
+            self.interactions[calls.interaction_id[place]] = calls.content_hash[place]
+        first = places[0]
+        self.conversations.add(calls.conversation_id[first])
         if self.wanted:
-            self.add_metadata(rows[0])
+            time, _, own = calls.turn(first)
+            self.add_metadata(calls.metadata(first), time, own)
 
-    def add_metadata(self, row: Json) -> None:
+    def add_metadata(self, metadata: Json, time: int, own: str) -> None:
         """Let feedback that names an interaction by its metadata find this one, if it is the newest of them."""
-        for target in self.wanted.intersection(metadata_targets(json.loads(row["metadata"]))):
-            mine = (order_time(row), row["interaction_id"])
-            self.newest[target] = max(self.newest.get(target, mine), mine)
+        for target in self.wanted.intersection(metadata_targets(metadata)):
+            self.newest[target] = max(self.newest.get(target, (time, own)), (time, own))
 
     def add_feedback(self, row: Json) -> None:
         """Take in a feedback row."""
@@ -132,7 +134,7 @@ class Lookup:
             " FROM rows, (SELECT unnest($1) AS needle) WHERE choice_index = 0 AND contains(metadata, needle)"
         )
         for row in self._query("interactions", sql, needles, everywhere=True):
-            found.add_metadata(row)
+            found.add_metadata(json.loads(row["metadata"]), order_time(row), row["interaction_id"])
 
     def _query(self, table: str, sql: str, names: Collection[str], *, everywhere: bool = False) -> list[Json]:
         among = None if everywhere and names else self._keys[table].segments_with(names)

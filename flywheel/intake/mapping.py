@@ -138,9 +138,7 @@ def map_ahead(pool: ProcessPoolExecutor, count: int, spans: Iterable[Span]) -> I
 
 def _finished(span: Span, future: Future[Batch]) -> tuple[Span, Batch]:
     batch = future.result()
-    for place, (item, line) in enumerate(zip(batch.items, span.lines, strict=False)):
-        if item.rejected is not None:
-            batch.items[place] = item._replace(raw=line.raw[:MAX_RAW])
+    batch.raws = [line.raw[:MAX_RAW] for line in span.lines[: len(batch.items)]]
     return span, batch
 
 
@@ -158,7 +156,7 @@ def _start_worker(parent: int, mapper: Mapper, source: Source) -> None:
 def _map_span(lines: Sequence[Line], label: str, closed: bool) -> Batch:
     source, context, normaliser = _worker
     batch = map_lines(lines, label, source, closed, context, normaliser)
-    batch.items = [item._replace(raw=b"") if item.raw else item for item in batch.items]  # who sent them has the lines
+    batch.raws = []  # who sent the lines has them
     return batch
 
 

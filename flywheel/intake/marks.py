@@ -18,8 +18,10 @@ _LONGEST = 64  # characters of a kind that are worth keeping
 
 def content_kinds(record: InteractionRecord) -> list[str]:
     """The kinds of content in a call's messages and answers that are not text (``image_url``, ``audio``), sorted."""
-    messages = [*record.messages, *(choice.message for choice in record.choices)]
-    special = [one for one in messages if type(one.get("content")) is not str or "audio" in one]
+    special = [one for one in record.messages if type(one.get("content")) is not str or "audio" in one]
+    for choice in record.choices:
+        if type(choice.message.get("content")) is not str or "audio" in choice.message:
+            special.append(choice.message)
     return sorted({kind for message in special for kind in _kinds(message)}) if special else []
 
 

@@ -144,7 +144,7 @@ class _Shorten:
         else:
             rows = [self.normaliser.feedback(record, item.file, item.offset)[0]]
             told = _feedback(rows[0])
-        gone = erasing.reason(self.erased, rows) if self.erased.anybody else None
+        gone = erasing.reason(self.erased, rows[0]) if self.erased.anybody else None
         return {"record": told["record"], "id": told["id"], "skipped": gone[0]} if gone else told
 
 

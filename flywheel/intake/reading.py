@@ -37,10 +37,10 @@ from flywheel.store.registry import Registry, schema
 CHUNK_RECORDS = 20_000
 CHUNK_BYTES = 64 * 2**20
 
-SPAN_RECORDS = 500
+SPAN_RECORDS = 200
 SPAN_BYTES = 2**20
 
-ALONE_SPANS = 32
+ALONE_SPANS = 80
 """Spans that are mapped before it is worth while to start other processes."""
 
 Progress = Callable[[SourceReport], None]

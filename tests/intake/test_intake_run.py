@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,8 @@ def test_one_id_with_two_contents_keeps_the_first_and_quarantines_the_other(depl
     traffic.write(traffic.call(1, "billing"), traffic.call(1, "sales"))
     report = intake(deployment).sources[0]
     assert report.reasons == {"same id as another record, other content": 1}
+    (row,) = rows(deployment, "quarantine", "source_offset")
+    assert json.loads(row["raw"]) == traffic.call(1, "sales")  # whole, so that a replay recognises it
     traffic.write(traffic.call(1, "sales"), traffic.call(1, "billing"))
     assert counts(intake(deployment).sources[0]) == (2, 0, 1, 1, 0)
 

@@ -61,6 +61,7 @@ def test_several_processes_store_and_count_what_one_does(make_deployment: Any, t
         if (rows := read_rows(at.home, at.registry, "quarantine", at.task, "source_offset"))
     ]
     assert quarantined[0] == quarantined[1] and len(quarantined[0]) == 32
+    assert all(raw for _, raw, _ in quarantined[0])
     assert take(many, path, 2).read == 0
 
 

@@ -107,7 +107,7 @@ def _rows(request: Json) -> Any:
 
 def _verdicts(call: InteractionRecord, context: Context) -> list[Record]:
     """What metadata says about the answer. It has no time of its own: the call's stands for it."""
-    if call.call_id is None:
+    if call.call_id is None or _SAYING.isdisjoint(call.metadata):
         return []
     found: list[Record] = []
     for key, value in call.metadata.items():
