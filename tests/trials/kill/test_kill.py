@@ -88,7 +88,7 @@ class Striker:
     """Kills whoever works on a stage at a random instant inside it, as often as ``wanted`` says."""
 
     def __init__(self, wanted: dict[str, int], seconds: dict[str, float], dice: random.Random) -> None:
-        self.wanted, self.hits, self.missed = Counter(wanted), Counter[str](), 0
+        self.wanted, self.hits, self.missed, self.killed = Counter(wanted), Counter[str](), 0, 0
         self.victims: Counter[str] = Counter()
         self._seconds, self._dice = seconds, dice
 
@@ -96,7 +96,8 @@ class Striker:
         return any(self.hits[stage] < number for stage, number in self.wanted.items())
 
     def haunt(self, up: Any) -> None:
-        """Strike in one deployment until its loop is finished. A loop is hit at most twice: it has three attempts."""
+        """Strike in one deployment until its loop is finished. In a loop at most two are killed: it has three attempts,
+        and a kill just behind a stage's end costs one too, though it is no hit."""
         stages, seen, in_loop = Stages(up), set[tuple[str, str]](), 0
         deadline = time.monotonic() + TURN_LIMIT_S * (1 + KILLS_PER_LOOP)
         while not finished(up):
@@ -108,11 +109,12 @@ class Striker:
                     continue
                 seen.add((run_id, stage))
                 time.sleep(self._dice.random() * self._seconds[stage])
+                killed = self.killed
                 if self._strike(up, stages, run_id, stage):
                     self.hits[stage] += 1
-                    in_loop += stage in LOOP
                 else:
                     self.missed += 1
+                in_loop += self.killed - killed if stage in LOOP else 0
             time.sleep(0.005)
 
     def _strike(self, up: Any, stages: Stages, run_id: str, stage: str) -> bool:
@@ -125,6 +127,7 @@ class Striker:
             os.kill(pid, 9)
         except ProcessLookupError:
             return False
+        self.killed += 1
         time.sleep(0.2)
         if (stage, "STEP_SUCCESS") in {event[:2] for event in stages.events(run_id)}:
             return False
