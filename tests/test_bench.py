@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from flywheel.models import ModelDir
+
 BENCH = Path(__file__).parent.parent / "bench"
 SMALL = {
     "engine": ["--tokens", "2", "--repeat", "1"],
@@ -23,10 +25,11 @@ def test_each_benchmark_is_tried_here() -> None:
     assert {path.stem for path in BENCH.glob("*.py")} == SMALL.keys()
 
 
-@pytest.mark.slow  # the engine's is on the real model
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-def test_a_benchmark_ends_in_its_ratios_and_the_name_of_its_peer(name: str) -> None:
-    command = [sys.executable, str(BENCH / f"{name}.py"), *SMALL[name], "--json"]
+def test_a_benchmark_ends_in_its_ratios_and_the_name_of_its_peer(name: str, tiny: ModelDir) -> None:
+    model = ["--model", str(tiny.path)] if name == "engine" else []
+    command = [sys.executable, str(BENCH / f"{name}.py"), *SMALL[name], *model, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["benchmark"] == name and figures["peer"]
