@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from flywheel.intake.marks import NOT_TEXT, content_kinds
 from flywheel.intake.normalise import CallRow, Normaliser
 from flywheel.intake.records import Dropped, InteractionRecord, Json, Record, SecondhandRecord
+from flywheel.intake.times import order_time
 from flywheel.store.tables import INTERACTIONS
 
 TURN_COLUMNS = ("turn_index", "parent_interaction_id")
@@ -66,9 +67,6 @@ class Call(NamedTuple):
     dropped: bool = False
 
 
-_PLAIN = Call(1)  # as nearly all are
-
-
 class Feedback(NamedTuple):
     """A piece of feedback in an item: its row, and the quality of its time."""
 
@@ -89,7 +87,7 @@ class Mapped(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """Items in their order, and the rows of their calls without `TURN_COLUMNS`.
+    """Items in their order, and the rows of their calls without ``turn_index``.
 
     Args:
         raws: the first bytes of each item's line, for quarantine.
@@ -142,9 +140,8 @@ class Calls:
 
     def turn(self, place: int) -> tuple[int, int, str]:
         """What decides the place of a row's call among its conversation's: time, length of the request, id."""
-        ts = self.ts[place] if self.ts_quality[place] == "ok" else 0
-        own = self.interaction_id[place]
-        return ts, self.request_length[place], call_of(own) if self.choice_index[place] else own
+        time = order_time(self.ts[place], self.ts_quality[place])
+        return time, self.request_length[place], call_of(self.interaction_id[place], self.choice_index[place])
 
     def rows(self, places: Sequence[int]) -> pa.Table:
         """Whole rows of the interactions table, in that order.
@@ -155,16 +152,14 @@ class Calls:
         found = self._table
         if len(places) < found.num_rows:
             found = found.take(pa.array(places, pa.int64()))
-        for name in TURN_COLUMNS:
-            column, values = INTERACTIONS.field(name), getattr(self, name)
-            filled = pa.array([values[place] for place in places], column.type)
-            found = (found.drop_columns(name) if name in found.column_names else found).append_column(column, filled)
-        return found.select(INTERACTIONS.names)
+        turns = {name: [getattr(self, name)[place] for place in places] for name in TURN_COLUMNS}
+        columns = [turns[name] if name in turns else found[name] for name in INTERACTIONS.names]
+        return pa.table(columns, schema=INTERACTIONS)
 
 
-def call_of(choice_id: str) -> str:
-    """The id of the call of which this is a further choice, ``<id>#<k>``."""
-    return choice_id.rsplit("#", 1)[0]
+def call_of(interaction_id: str, choice_index: int) -> str:
+    """The id of the call that a row belongs to: further choices have ``#<k>`` behind it."""
+    return interaction_id.rsplit("#", 1)[0] if choice_index else interaction_id
 
 
 def make_batch(items: Sequence[Item], normaliser: Normaliser, weight: int = 0) -> Batch:
@@ -202,9 +197,7 @@ def _mapped(item: Item, normaliser: Normaliser, calls: list[CallRow]) -> Mapped:
             kinds = content_kinds(one)
             rows = normaliser.interaction(one, item.file, item.offset, kinds)
             calls += rows
-            secondhand = isinstance(one, SecondhandRecord)
-            plain = len(rows) == 1 and not kinds and not secondhand
-            parts.append(_PLAIN if plain else Call(len(rows), secondhand, (NOT_TEXT,) if kinds else ()))
+            parts.append(Call(len(rows), isinstance(one, SecondhandRecord), (NOT_TEXT,) if kinds else ()))
         else:
             parts.append(Feedback(*normaliser.feedback(one, item.file, item.offset)))
     return Mapped(item.file, item.offset, (*parts,), None, (*dropped,), item.notes)

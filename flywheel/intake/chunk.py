@@ -33,10 +33,8 @@ from flywheel.store.segments import Segment, register, unregister, visible, writ
 
 T = TypeVar("T")
 
-LATE = timedelta(hours=1)
-"""A record this much older than the newest of its source is late."""
-
-_LATE = LATE // timedelta(microseconds=1)
+LATE = timedelta(hours=1) // timedelta(microseconds=1)
+"""A record this many microseconds older than the newest of its source is late."""
 
 CLASH = "same id as another record, other content"
 """Reason of a record that is another one's namesake."""
@@ -120,8 +118,8 @@ class ChunkWriter:
         for entry in entries:
             self._classify(entry, calls, known, outcome)
         outcome.report.check()
-        found = self._lookup.holding
-        rewrites = number_turns(self.home, self.registry, self.task, calls, outcome.calls, stored, found)
+        holding = self._lookup.holding
+        rewrites = number_turns(self.home, self.registry, self.task, calls, outcome.calls, stored, holding)
         self._commit(outcome, calls, rewrites, position, quarantine)
         self.joined += outcome.joined
         return outcome
@@ -259,7 +257,7 @@ class ChunkWriter:
         ts, newest = max(plausible), outcome.newest
         if newest is None or ts > newest:
             outcome.newest = ts
-        elif ts < newest - _LATE:
+        elif ts < newest - LATE:
             outcome.report.late += 1
 
     def _commit(

@@ -86,8 +86,8 @@ def number_turns(
 
 def _stored_turn(row: Json) -> tuple[int, int, str]:
     """As `Calls.turn`, of a stored row."""
-    own: str = row["interaction_id"]
-    return order_time(row), row["request_length"], call_of(own) if row["choice_index"] else own
+    time = order_time(row["ts"], row["ts_quality"])
+    return time, row["request_length"], call_of(row["interaction_id"], row["choice_index"])
 
 
 def _order(turns: Collection[tuple[int, int, str]]) -> dict[str, tuple[int, str]]:

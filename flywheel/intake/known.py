@@ -134,7 +134,8 @@ class Lookup:
             " FROM rows, (SELECT unnest($1) AS needle) WHERE choice_index = 0 AND contains(metadata, needle)"
         )
         for row in self._query("interactions", sql, needles, everywhere=True):
-            found.add_metadata(json.loads(row["metadata"]), order_time(row), row["interaction_id"])
+            time = order_time(row["ts"], row["ts_quality"])
+            found.add_metadata(json.loads(row["metadata"]), time, row["interaction_id"])
 
     def _query(self, table: str, sql: str, names: Collection[str], *, everywhere: bool = False) -> list[Json]:
         among = None if everywhere and names else self._keys[table].segments_with(names)

@@ -89,7 +89,7 @@ class Reading:
     def _read(self, source: Source, again: Select | None, anew: bool) -> SourceReport:
         positions, watermark = self.position(source)
         keep = again is not None and not anew
-        begin = {} if anew or keep else dict(positions)
+        begin = {} if anew or keep else positions
         batches: list[Batch] = []
         count = weight = 0
         notes: list[str] = []
@@ -183,7 +183,7 @@ class _Behind:
         position = None
         if self._positions is not None:
             self._positions.update({label: resume_point(*point) for label, point in touched.items()})
-            position = {"files": dict(self._positions)}
+            position = {"files": self._positions}
         taken = self._thread.submit(self._writer.take, self.report.source, batches, position, self._watermark, notes)
         self._under_way = taken
 

@@ -56,11 +56,9 @@ def day_of(value: int) -> str:
     return _day(value // _MICROS_A_DAY)
 
 
-def order_time(row: dict[str, Any]) -> int:
-    """The time, in microseconds, by which a row has its place among others: one that cannot be true makes nothing the
-    latest."""
-    found: int = row["ts"]
-    return found if row["ts_quality"] == "ok" else 0
+def order_time(value: int, quality: str) -> int:
+    """The time in microseconds by which a row has its place: one that cannot be true makes nothing the latest."""
+    return value if quality == "ok" else 0
 
 
 def elapsed_ms(start: Any, end: Any) -> float | None:
