@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flywheel.errors import IntakeError
-from flywheel.intake import IntakeReport, SourceReport, import_path, run_intake
+from flywheel.intake import IntakeReport, SourceReport, import_path, reading, run_intake
 from flywheel.store.registry import schema
 from flywheel.store.segments import read_rows
 
@@ -169,7 +169,11 @@ def test_several_choices_are_one_record_and_several_rows(deployment: Any, traffi
     assert counts(intake(deployment).sources[0]) == (1, 0, 1, 0, 0)
 
 
-def test_late_records_are_kept_and_counted_also_across_runs(deployment: Any, traffic: Any) -> None:
+@pytest.mark.parametrize("chunk", [1, 2, 20_000])
+def test_late_records_are_kept_and_counted_also_across_chunks_and_runs(
+    deployment: Any, traffic: Any, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(reading, "CHUNK_RECORDS", chunk)
     hour = 3600
     traffic.write(traffic.call(2 * hour), traffic.call(1), traffic.call(2 * hour - 60))
     report = intake(deployment).sources[0]
