@@ -10,6 +10,7 @@ import torch
 
 from flywheel.engine.kv import RowCache
 from flywheel.engine.lora import LoraModel
+from flywheel.engine.packed import pack
 from flywheel.errors import ModelUnavailable
 from flywheel.models import Compute, ModelDir, load_model
 
@@ -30,6 +31,7 @@ class Forwards:
         _check(config, self.max_context, model)
         self.vocab_size = int(config.vocab_size)
         self._dtype: torch.dtype = next(loaded.parameters()).dtype
+        pack(loaded)
         self._model = loaded
         loaded.get_output_embeddings().register_forward_pre_hook(_own_memory)
         self._cache_name = "cache" if "cache" in inspect.signature(loaded.forward).parameters else "past_key_values"

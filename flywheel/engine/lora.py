@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from flywheel.engine.adapters import KEY, Adapter, digest_of
+from flywheel.engine.packed import PackedLinear
 from flywheel.errors import CheckpointError
 
 Bank = tuple[tuple[str, int], ...]
@@ -67,9 +68,9 @@ class Choice:
 class LoraLinear(nn.Module):
     """A linear layer with a place for adapters. Without one chosen it computes what the plain layer does."""
 
-    def __init__(self, base: nn.Linear, choice: Choice) -> None:
+    def __init__(self, base: nn.Linear | PackedLinear, choice: Choice, dtype: torch.dtype) -> None:
         super().__init__()
-        self.weight, self.bias = base.weight, base.bias
+        self.base, self.dtype = base, dtype
         self.in_features, self.out_features = base.in_features, base.out_features
         self.choice = choice
         self.factors: dict[str, Factors] = {}
@@ -78,7 +79,7 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, tokens, in] -> [rows, tokens, out]."""
-        y = F.linear(x, self.weight, self.bias)
+        y: torch.Tensor = self.base(x)
         choice = self.choice
         if choice.single is not None:
             own = self.factors.get(choice.single)
@@ -107,9 +108,13 @@ class LoraLinear(nn.Module):
             return None
         sides_a, sides_b = [], []
         for name, rank in bank:
-            own = self.factors.get(name)  # None: this adapter leaves this layer alone
-            sides_a.append(self.weight.new_zeros(rank, self.in_features) if own is None else own.a)
-            sides_b.append(self.weight.new_zeros(rank, self.out_features) if own is None else own.b.t() * own.scale)
+            own = self.factors.get(name)
+            if own is None:  # this adapter leaves this layer alone
+                sides_a.append(torch.zeros(rank, self.in_features, dtype=self.dtype))
+                sides_b.append(torch.zeros(rank, self.out_features, dtype=self.dtype))
+            else:
+                sides_a.append(own.a)
+                sides_b.append(own.b.t() * own.scale)
         return torch.cat(sides_a), torch.cat(sides_b)
 
 
@@ -179,8 +184,8 @@ class LoraModel:
         layer = self._layers.get(name)
         if layer is None:
             base = self.model.get_submodule(name)
-            assert isinstance(base, nn.Linear), "prepare checked it"
-            layer = self._layers[name] = LoraLinear(base, self.choice)
+            assert isinstance(base, nn.Linear | PackedLinear), "prepare checked it"
+            layer = self._layers[name] = LoraLinear(base, self.choice, self._dtype)
             parent, _, leaf = name.rpartition(".")
             setattr(self.model.get_submodule(parent), leaf, layer)
         return layer
@@ -190,6 +195,6 @@ class LoraModel:
             module = self.model.get_submodule(name)
         except AttributeError:
             raise CheckpointError(f"{where}: the model has no layer {name}; the adapter is for another base") from None
-        if not isinstance(module, nn.Linear | LoraLinear):
+        if not isinstance(module, nn.Linear | PackedLinear | LoraLinear):
             raise CheckpointError(f"{where}: {name} is a {type(module).__name__}, not a linear layer")
         return module.in_features, module.out_features
