@@ -69,7 +69,7 @@ def make_plan(material: Material) -> Plan:
     # Enough of loop 1 for both suites; of more traffic a smaller share does.
     audit_share = round(max(0.12, 0.3 * 290 / first), 2)
     # Finer distinctions take more passes; fourteen queues are ours, and have to fit into ten minutes.
-    epochs = 1.6 if len(material.queues) <= 14 else 2.4
+    epochs = 1.8 if len(material.queues) <= 14 else 2.4
     return Plan(
         first=first,
         second=second,
@@ -83,7 +83,7 @@ def make_plan(material: Material) -> Plan:
         golden=40,
         audit_share=audit_share,
         epochs=epochs,
-        # Almost that many epochs of the larger of the first two loops, in batches of 8: 36 steps for ten queues.
+        # Almost that many epochs of the larger of the first two loops, in batches of 8: 40 steps for ten queues.
         max_steps=math.ceil(max(first, second * (1 + REPLAYED)) * (1 - audit_share) * 0.9 * (epochs - 0.05) / 8),
         max_tokens=min(32, max(7, math.ceil(longest / 2.5) + 2)),
     )
