@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from examples.support_desk.client import Answer, Gateway
 from examples.support_desk.phrases import Message
 
-BACKGROUND_PER_S = 2.0
+BACKGROUND_PER_S = 1.0
 BACKGROUND_WORKERS = 4
 BURST_WORKERS = 6
 STREAM_SHARE = 0.25
@@ -30,7 +30,7 @@ class Exchange:
 
 
 class Background:
-    """Customers who write all day: about two messages a second, until the context ends.
+    """Customers who write all day: about one message a second, until the context ends.
 
     Each worker sends its next message when it is due and the last is answered, so a slow desk is never flooded. What
     they say is never labelled by agents; reviewers may meet it in the audit sample.
