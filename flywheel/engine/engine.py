@@ -1,8 +1,9 @@
 """The sampling engine: one thread that lets requests join and leave a running batch between steps.
 
 A step is: apply what was asked for from outside (install or drop adapters, teacher-forced passes), read some prompt
-tokens of whoever is next, then one decode forward over all rows, whatever adapters they have. Callers talk to the
-thread through a queue and get events back on it, so an ``on_event`` must return quickly.
+tokens of whoever is next, then one decode forward over all rows, whatever adapters they have. Short prompts that wait
+together are read in one forward, a long one in pieces. Callers talk to the thread through a queue and get events back
+on it, so an ``on_event`` must return quickly.
 """
 
 from __future__ import annotations
@@ -262,34 +263,84 @@ class Engine:
 
     def _read_prompts(self) -> None:
         budget = READ_TOKENS_PER_STEP
-        while budget > 0 and (request := self._next_to_read()) is not None:
-            piece = request.prompt_ids[request.read : request.read + budget]
-            budget -= len(piece)
+        while budget > 0:
+            group = self._next_to_read(budget)
+            if len(group) > 1:
+                budget -= sum(len(request.prompt_ids) for request in group)
+                self._read_together(group)
+            elif self._reading is not None:
+                budget -= self._read_piece(self._reading, budget)
+            else:
+                return
+
+    def _next_to_read(self, budget: int) -> list[Request]:
+        """Waiting prompts that are short enough to be read in one forward; a single one is read by itself."""
+        group: list[Request] = []
+        if self._reading is not None:
+            return group
+        longest = 0
+        with self._changed:
+            while self._waiting and len(self._rows) + len(group) < self.max_rows:
+                longest = max(longest, len(self._waiting[0].prompt_ids))
+                if group and (len(group) + 1) * longest > budget:
+                    break
+                group.append(heapq.heappop(self._waiting))
+        self._totals["prompt_tokens"] += sum(len(request.prompt_ids) for request in group)
+        if len(group) == 1:
+            self._reading = group[0]
+        return group
+
+    def _read_piece(self, request: Request, budget: int) -> int:
+        """Read on in a prompt; returns how many tokens that took."""
+        piece = request.prompt_ids[request.read : request.read + budget]
+        try:
+            logits = self._forwards.read(piece, request.read, request.adapter)
+            request.read += len(piece)
+            if request.read < len(request.prompt_ids):
+                return len(piece)
+            ended = self._first_token(request, logits)
+            if not ended:
+                self._forwards.join(len(self._rows), len(request.prompt_ids))
+        except Exception as error:  # noqa: BLE001 - whatever it is must fail this request, not hang it
+            self._fail(request, error)
+            self._forwards.discard()
+            ended = True
+        self._reading = None
+        if ended:
+            self._release(request)
+        else:
+            self._rows.append(request)
+        return len(piece)
+
+    def _read_together(self, group: list[Request]) -> None:
+        first = len(self._rows)
+        try:
+            logits = self._forwards.read_together(
+                [request.prompt_ids for request in group], first, [request.adapter for request in group]
+            )
+        except Exception:  # noqa: BLE001 - whatever it is must fail the request whose fault it is, and no other
+            for row in range(first, first + len(group)):
+                self._forwards.clear(row)
+            for request in group:
+                self._reading = request
+                self._read_piece(request, len(request.prompt_ids))
+            return
+        for row, request in enumerate(group, first):
             try:
-                logits = self._forwards.read(piece, request.read, request.adapter)
-                request.read += len(piece)
-                if request.read < len(request.prompt_ids):
-                    continue
-                (token,), (logprob,) = choose_tokens(logits.unsqueeze(0), [request.sampler])
-                ended = self._advance(request, token, logprob)
-                if not ended:
-                    self._forwards.join(len(self._rows), len(request.prompt_ids))
-            except Exception as error:  # noqa: BLE001 - whatever it is must fail this request, not hang it
+                ended = self._first_token(request, logits[row - first])
+            except Exception as error:  # noqa: BLE001 - one row's fault must not reach the others
                 self._fail(request, error)
-                self._forwards.discard()
+                self._forwards.clear(row)
                 ended = True
-            self._reading = None
             if ended:
                 self._release(request)
             else:
+                self._forwards.move(row, len(self._rows), len(request.prompt_ids))
                 self._rows.append(request)
 
-    def _next_to_read(self) -> Request | None:
-        if self._reading is None and self._waiting and len(self._rows) < self.max_rows:
-            with self._changed:
-                self._reading = heapq.heappop(self._waiting)
-            self._totals["prompt_tokens"] += len(self._reading.prompt_ids)
-        return self._reading
+    def _first_token(self, request: Request, logits: torch.Tensor) -> bool:
+        (token,), (logprob,) = choose_tokens(logits.unsqueeze(0), [request.sampler])
+        return self._advance(request, token, logprob)
 
     def _decode(self) -> None:
         rows = self._rows

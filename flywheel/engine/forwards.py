@@ -54,17 +54,44 @@ class Forwards:
         seen = torch.arange(start + count) <= positions.unsqueeze(1)
         return self._forward(torch.tensor([list(ids)]), positions.unsqueeze(0), seen[None, None])[0, -1]
 
+    def read_together(
+        self, prompts: Sequence[Sequence[int]], first: int, adapters: Sequence[str | None]
+    ) -> torch.Tensor:
+        """Read whole prompts into the rows from ``first`` on, in one forward; logits [n, vocab] after each one's last.
+
+        What pads the shorter ones lies behind their length, where it is masked until it is written over.
+        """
+        lengths = [len(ids) for ids in prompts]
+        longest = max(lengths)
+        self.adapters.choose(adapters)
+        self._cache.reading_rows(first, len(prompts), longest)
+        ids = torch.tensor([[*ids, *([ids[-1]] * (longest - len(ids)))] for ids in prompts])
+        positions = torch.arange(longest)
+        seen = positions <= positions.unsqueeze(1)
+        ends = sorted({length - 1 for length in lengths})
+        every = positions.expand(len(prompts), longest)
+        logits = self._forward(ids, every, seen[None, None], torch.tensor(ends))
+        return logits[torch.arange(len(prompts)), torch.tensor([ends.index(length - 1) for length in lengths])]
+
     def join(self, row: int, length: int) -> None:
         """The staging row, ``length`` tokens long, becomes decoding row ``row``."""
         self._cache.move(self._cache.staging, row, length)
 
+    def move(self, row: int, target: int, length: int) -> None:
+        """Row ``row``, ``length`` tokens long, becomes row ``target``."""
+        if row != target:
+            self._cache.move(row, target, length)
+
+    def clear(self, row: int) -> None:
+        """Row ``row`` may hold values that are not finite: zero it."""
+        self._cache.clear(row)
+
     def leave(self, row: int, last: int, last_length: int, *, broken: bool) -> None:
         """Row ``row`` is done and row ``last`` takes its place; ``broken`` when its values may not be finite."""
         if broken:
-            self._cache.clear(row)
+            self.clear(row)
             self.discard()
-        if row != last:
-            self._cache.move(last, row, last_length)
+        self.move(last, row, last_length)
 
     def discard(self) -> None:
         """Clear the staging row after a prompt that could not be read."""
@@ -87,7 +114,9 @@ class Forwards:
             result = torch.log_softmax(logits[0].float(), -1)
         return result.clone()
 
-    def _forward(self, ids: torch.Tensor, positions: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    def _forward(
+        self, ids: torch.Tensor, positions: torch.Tensor, seen: torch.Tensor, keep: int | torch.Tensor = 1
+    ) -> torch.Tensor:
         mask = torch.zeros(seen.shape, dtype=self._dtype).masked_fill_(~seen, torch.finfo(self._dtype).min)
         with torch.inference_mode():
             logits: torch.Tensor = self._model(
@@ -95,7 +124,7 @@ class Forwards:
                 position_ids=positions,
                 attention_mask=mask,
                 use_cache=True,
-                logits_to_keep=1,
+                logits_to_keep=keep,
                 **{self._cache_name: self._cache},
             ).logits
         return logits

@@ -41,6 +41,13 @@ class RowCache(Cache):
         self._first, self._count, self._length = self.staging, 1, start + count
         self._where = torch.arange(begin, begin + count)
 
+    def reading_rows(self, first: int, count: int, longest: int) -> None:
+        """The coming forward reads ``count`` whole prompts, padded to ``longest``, into the rows from ``first`` on."""
+        self._reserve(longest)
+        self._first, self._count, self._length = first, count, longest
+        begins = torch.arange(first, first + count).unsqueeze(1) * self._capacity
+        self._where = (begins + torch.arange(longest)).flatten()
+
     def decoding(self, lengths: list[int]) -> None:
         """The coming forward adds one token to each of the rows 0..n-1, which have ``lengths`` tokens so far."""
         longest = max(lengths) + 1
