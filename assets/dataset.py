@@ -48,6 +48,7 @@ def dataset(task: str) -> dg.AssetsDefinition:
             metadata={
                 "loop": ctx.lease.loop_id,
                 **numbers(manifest.get("rows", {}), "data/rows_"),
+                **numbers(manifest.get("kinds", {}), "data/kind_"),
                 **numbers(manifest.get("caps", {}), "caps/"),
                 **numbers(manifest.get("firewall", {}), "firewall/"),
                 "suites/gate_items": result.gate_items,

@@ -16,26 +16,13 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from flywheel.config_labels import LabelPolicy
 from flywheel.config_logs import ColumnMap, LogEntry, Section
 from flywheel.config_values import address, is_cron, is_url
 from flywheel.errors import ConfigError
 
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
-
-
-class LabelPolicy(Section):
-    """How feedback becomes labels. Its digest is part of every label."""
-
-    maturity_hours: float = Field(24.0, ge=0, description="a label closes this long after its interaction")
-    audit_share: float = Field(0.02, ge=0, le=1, description="uniform share of traffic set aside for evaluation")
-    gate_labels: tuple[StrongSource, ...] = Field(
-        ("reviewer", "verifier", "outcome", "correction"),
-        min_length=1,
-        description="whose labels may put an audited interaction into the gate or golden suite",
-    )
 
 
 class DataPolicy(Section):
@@ -49,6 +36,11 @@ class DataPolicy(Section):
     replay_share: float = Field(0.25, ge=0, lt=1, description="share of training rows drawn from earlier datasets")
     self_share: float = Field(0.5, ge=0, le=1, description="cap on rows whose target the model wrote itself")
     val_share: float = Field(0.1, ge=0, lt=1, description="share of new examples held out for the loss curve")
+    max_examples: int = Field(20_000, ge=1, description="new examples of a loop at most; the common go before the rare")
+    anchors: str | None = Field(
+        None, description="JSONL of examples of what must not be forgotten, mixed into each loop"
+    )
+    anchor_share: float = Field(0.05, ge=0, lt=1, description="share of training rows drawn from `anchors`")
 
 
 class TrainRecipe(Section):
@@ -333,11 +325,13 @@ def parse_columns(text: str) -> ColumnMap:
 
 
 def _rebase(task: TaskConfig, folder: Path) -> TaskConfig:
-    suites = task.suites
+    suites, data = task.suites, task.data
     if suites.golden_file is not None:
         suites = suites.model_copy(update={"golden_file": str(folder / suites.golden_file)})
+    if data.anchors is not None:
+        data = data.model_copy(update={"anchors": str(folder / data.anchors)})
     logs = tuple(log.model_copy(update={"path": _place(log.path, folder)}) for log in task.logs)
-    return task.model_copy(update={"logs": logs, "suites": suites})
+    return task.model_copy(update={"logs": logs, "suites": suites, "data": data})
 
 
 def _place(path: str, folder: Path) -> str:

@@ -16,6 +16,7 @@ SMALL = {
     "engine": ["--tokens", "2", "--repeat", "1"],
     "gate": ["--gates", "3"],
     "intake": ["--records", "60", "--rounds", "1"],
+    "labels": ["--interactions", "2000"],
     "neardup": ["--texts", "40"],
     "upstream": ["--requests", "4"],
 }

@@ -21,10 +21,10 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List audited interactions without a strong label; answer with feedback of kind `label` and source `reviewer`."""
-    from flywheel.labels import audit_queue
+    from flywheel.labels import review_queue
 
     with opened(config, task) as o:
-        items = audit_queue(o.home, o.registry, task, limit, trusted=o.config.task(task).labels.gate_labels)
+        items = review_queue(o.home, o.registry, task, limit, o.config.task(task).labels)
     if as_json:
         print_json(items)
         return

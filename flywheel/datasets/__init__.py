@@ -12,8 +12,12 @@ from flywheel.datasets.publish import (
     load_examples,
     load_manifest,
 )
+from flywheel.datasets.rows import KTO, PAIR, SFT
 
 __all__ = [
+    "KTO",
+    "PAIR",
+    "SFT",
     "DatasetBuild",
     "HeldOut",
     "build",

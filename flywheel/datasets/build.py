@@ -1,8 +1,8 @@
 """A task's dataset for one loop: from the labels of a window to a published, immutable set of examples.
 
-The steps, each a module of its own: join -> settle duplicates and contradictions -> cluster near copies -> firewall ->
-caps -> share of the model's own answers -> split -> replay -> publish. Every row that leaves is counted by reason:
-rows considered = new rows + rows dropped.
+The steps, each a module of its own: join -> quality -> settle duplicates and contradictions -> merge a conversation's
+turns -> cluster near copies -> firewall -> caps -> share of the model's own answers -> selection -> split -> replay ->
+anchors -> publish. Every row that leaves is counted by reason: rows considered = new rows of all kinds + rows dropped.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from dataclasses import replace
 
 from flywheel.config import Config
 from flywheel.datasets import replay as replaying
+from flywheel.datasets.anchors import draw_anchors, read_anchors
 from flywheel.datasets.caps import cap
 from flywheel.datasets.firewall import Firewall, HeldOut, large_clusters
 from flywheel.datasets.manifest import firewall_counts, make_manifest
 from flywheel.datasets.neardup import cluster_ids
 from flywheel.datasets.publish import DatasetBuild, load_examples, publish
-from flywheel.datasets.rows import Row, from_columns, to_columns
+from flywheel.datasets.quality import screen
+from flywheel.datasets.rows import SFT, Row, from_columns, to_columns
 from flywheel.datasets.select import cap_self_generated, settle
 from flywheel.datasets.source import join, traffic, window
 from flywheel.datasets.split import split
+from flywheel.datasets.strata import select
+from flywheel.datasets.turns import merge_turns
 from flywheel.errors import DatasetError
 from flywheel.labels import current_labels
 from flywheel.store.digests import digest
@@ -64,32 +68,45 @@ def build(
     labels = current_labels(home, registry, task, up_to_seq=to_seq)
     chosen = window(labels, from_seq=from_seq, graduated=graduated, learned=learned)
     joined, dropped = join(home, registry, task, chosen, settings.prompt)
-    policies = [*{row.policy_digest for row in joined}, digest([policy.model_dump(), settings.prompt])]
+    considered = len(joined) + dropped.total()
+    # Where the anchors' file lies says nothing about the rows.
+    policies = [
+        *{row.policy_digest for row in joined},
+        digest([policy.model_dump(exclude={"anchors"}), settings.prompt]),
+    ]
 
-    settled, unsettled = settle(joined)
+    sound, faulty = screen(joined)
+    settled, unsettled = settle(sound)
+    settled, repeated = merge_turns(settled)
     old, outdated = replaying.candidates(earlier)
-    settled, old, firewall = _clustered(home, registry, task, settled, old, held_out, policy.near_duplicate)
+    anchors = read_anchors(home, policy.anchors, settings.prompt)
+    sizes = len(settled), len(old)
+    clustered, firewall = _clustered(home, registry, task, [*settled, *old, *anchors], held_out, policy.near_duplicate)
+    settled, old, anchors = clustered[: sizes[0]], clustered[sizes[0] : sum(sizes)], clustered[sum(sizes) :]
     free, stopped = _screen(settled, firewall)
     capped = cap(free, policy)
     mixed, own = cap_self_generated(capped.rows, policy.self_share)
-    new = split(mixed, policy.val_share)
-    dropped += unsettled + stopped + capped.dropped + own
+    chosen_rows, beyond = select(mixed, policy.max_examples)
+    new = split(chosen_rows, policy.val_share)
+    dropped += faulty + unsettled + repeated + stopped + capped.dropped + own + beyond
 
-    train = sum(row.side == "train" for row in new)
+    train = sum(row.side == "train" and row.kind == SFT for row in new)
     if train < policy.min_examples:
         raise DatasetError(_too_few(task, train, policy.min_examples, len(chosen), dropped))
+    seed = f"{task}|{from_seq}|{to_seq}"
     drawn = replaying.draw(
         old,
         new,
         share=policy.replay_share,
         self_share=policy.self_share,
-        seed=f"{task}|{from_seq}|{to_seq}",
+        seed=seed,
         outdated=outdated,
         labels={label["target_id"]: label for label in labels},
         firewall=firewall,
         quota=capped.quota,
     )
-    rows = [*new, *drawn.rows]
+    anchored = draw_anchors(anchors, [*new, *drawn.rows], share=policy.anchor_share, seed=seed, firewall=firewall)
+    rows = [*new, *drawn.rows, *anchored.rows]
     secret = home.secret()
     columns = [to_columns(row, secret) for row in rows]
     manifest = make_manifest(
@@ -99,7 +116,7 @@ def build(
         policies=policies,
         columns=columns,
         rows=rows,
-        considered=len(chosen),
+        considered=considered,
         dropped=dropped,
         caps={
             "per_user": capped.per_user,
@@ -112,6 +129,11 @@ def build(
             "drawn": len(drawn.rows),
             "dropped": dict(sorted(drawn.dropped.items())),
         },
+        anchors={
+            "candidates": anchored.candidates,
+            "drawn": len(anchored.rows),
+            "dropped": dict(sorted(anchored.dropped.items())),
+        },
         window=(from_seq, to_seq),
         notes=_notes(new, policy.val_share),
     )
@@ -122,15 +144,14 @@ def _clustered(
     home: Home,
     registry: Registry,
     task: str,
-    new: list[Row],
-    old: list[Row],
+    rows: list[Row],
     held_out: HeldOut,
     threshold: float,
-) -> tuple[list[Row], list[Row], Firewall]:
-    """New and old rows with their cluster, in one clustering with the held-out prompts, and the firewall over it."""
-    texts = [row.text for row in new] + [row.text for row in old] + list(held_out.prompts)
+) -> tuple[list[Row], Firewall]:
+    """The rows with their cluster, in one clustering with the held-out prompts, and the firewall over it."""
+    texts = [row.text for row in rows] + list(held_out.prompts)
     ids = cluster_ids(texts, threshold=threshold)
-    rows = [replace(row, cluster_id=name) for row, name in zip([*new, *old], ids, strict=False)]
+    rows = [replace(row, cluster_id=name) for row, name in zip(rows, ids, strict=False)]
     held = ids[len(rows) :]
     at_stake = set(held) & {row.cluster_id for row in rows}
     members: dict[str, set[str]] = {}
@@ -139,7 +160,7 @@ def _clustered(
             members.setdefault(name, set()).add(text)
     total, chunks = traffic(home, registry, task)
     large = large_clusters(members, chunks, total=total, threshold=threshold)
-    return rows[: len(new)], rows[len(new) :], Firewall(held_out, held, large)
+    return rows, Firewall(held_out, held, large)
 
 
 def _screen(rows: Sequence[Row], firewall: Firewall) -> tuple[list[Row], Counter[str]]:

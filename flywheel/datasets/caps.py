@@ -2,6 +2,7 @@
 
 Both an absolute count and a share: a share alone lets a flood grow the dataset that it is a share of, and a count alone
 lets a few users own a small one (a fixed number of poisoned examples is enough to steer a model, whatever the size).
+Each kind of row has caps of its own, as each is learned by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flywheel.config import DataPolicy
-from flywheel.datasets.rows import ANONYMOUS, Row
+from flywheel.datasets.rows import ANONYMOUS, KINDS, SFT, Row
 
 PER_USER_AND_CLUSTER = 3
 SMALLEST_SHARE_CAP = 5
@@ -51,18 +52,37 @@ class Capped:
 
     rows: list[Row]
     dropped: Counter[str]
-    per_user: int  # the cap that held
+    per_user: int  # the cap that held for ``sft`` rows
     users: int  # users that lost rows to a cap
-    quota: Quota  # as filled by ``rows``; replay goes on from here
+    quota: Quota  # as filled by the ``sft`` rows; replay goes on from here
 
 
 def cap(rows: Iterable[Row], policy: DataPolicy) -> Capped:
-    """Apply the caps; which rows stay depends on weight and digest, not on order.
+    """Apply the caps to each kind of row; which rows stay depends on weight and digest, not on order.
 
     The share is of the rows that stay, so the cap is the largest c with c <= max(floor, ceil(max_user_share * kept(c)))
     and c <= max_per_user: lowering c lowers what is kept, which may lower c again.
     """
     ordered = sorted(rows, key=lambda row: row.preference)
+    found = {kind: _cap([row for row in ordered if row.kind == kind], policy) for kind in KINDS}
+    return Capped(
+        rows=sorted((row for one in found.values() for row in one.rows), key=lambda row: row.example_id),
+        dropped=sum((one.dropped for one in found.values()), Counter[str]()),
+        per_user=found[SFT].quota.per_user,
+        users=len(set().union(*(one.held_back for one in found.values()))),
+        quota=found[SFT].quota,
+    )
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    rows: list[Row]
+    dropped: Counter[str]
+    held_back: set[str]  # users that lost rows
+    quota: Quota
+
+
+def _cap(ordered: list[Row], policy: DataPolicy) -> _Admitted:
     per_user = policy.max_per_user
     while True:
         result = _admit(ordered, Quota(per_user, policy.max_per_cluster))
@@ -72,7 +92,7 @@ def cap(rows: Iterable[Row], policy: DataPolicy) -> Capped:
         per_user = allowed
 
 
-def _admit(ordered: list[Row], quota: Quota) -> Capped:
+def _admit(ordered: list[Row], quota: Quota) -> _Admitted:
     kept: list[Row] = []
     dropped: Counter[str] = Counter()
     held_back: set[str] = set()
@@ -84,8 +104,7 @@ def _admit(ordered: list[Row], quota: Quota) -> Capped:
         dropped[reason] += 1
         if reason != "cluster_cap":
             held_back.add(row.user_key)
-    kept.sort(key=lambda row: row.example_id)
-    return Capped(kept, dropped, quota.per_user, len(held_back), quota)
+    return _Admitted(kept, dropped, held_back, quota)
 
 
 def largest_user_share(rows: Iterable[Row]) -> float:

@@ -19,6 +19,12 @@ REASONS = {
     "held_out_conversation": "firewall: its conversation judges the model",
     "held_out_copy": "firewall: an exact copy of a held-out prompt",
     "held_out_near_copy": "firewall: a near copy of a held-out prompt",
+    "broken_text": "text that could not be decoded",
+    "repetitive_answer": "the answer repeats itself again and again",
+    "echo": "the answer repeats the last message",
+    "broken_call": "a tool call whose arguments are no JSON object",
+    "earlier_turn": "learned in the row of a later turn of its conversation",
+    "beyond_selection": "more of its kind than were selected",
     "eval_copy": "an exact copy of a prompt in the evaluation file",
     "eval_near_copy": "a near copy of a prompt in the evaluation file",
     "eval_user": "a user or conversation of the evaluation file",
@@ -43,7 +49,9 @@ def card(manifest: Mapping[str, Any]) -> str:
         "",
         f"- Digest: `{manifest['digest']}`",
         f"- Parent: `{parent}`" if parent else "- Parent: none; the first of its lineage",
-        f"- Rows: {rows['train']} to train on, {rows['val']} to validate; {rows['new']} new, {rows['replay']} replayed",
+        f"- Rows: {rows['train']} to train on, {rows['val']} to validate; "
+        f"{rows['new']} new, {rows['replay']} replayed, {rows['anchor']} anchors",
+        f"- Besides: {manifest['kinds']['pair']} pairs of answers, {manifest['kinds']['kto']} found good or bad",
         f"- Targets: {manifest['targets']['distinct']} different ones",
         f"- Written by a model itself: {manifest['self_generated']['share']:.1%} of rows",
         f"- Largest share of one user: {caps['largest_user_share']:.1%}; "
@@ -60,8 +68,10 @@ def card(manifest: Mapping[str, Any]) -> str:
         "",
         "## Use",
         "",
-        "`examples.parquet` has one row per example: `messages` is JSON, `train_mask` says which messages are learned "
-        "(the last), `side` is `train` or `val`. The two sides share no user, conversation or near-duplicate cluster.",
+        "`examples.parquet` has one row per example: `messages` is JSON and ends with the answer, `train_mask` says "
+        "which messages are learned, `side` is `train` or `val`. Of the kind `sft` the answer is learned; of `pair` it "
+        "is better than `rejected`; of `kto` it is `desirable` or not. The two sides share no user, conversation or "
+        "near-duplicate cluster.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -30,6 +30,7 @@ from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 
 SHOWN_ERRORS = 10
+NOTHING_DRAWN = {"candidates": 0, "drawn": 0, "dropped": {}}
 
 
 def from_jsonl(
@@ -80,7 +81,8 @@ def from_jsonl(
         dropped=dropped,
         caps={"per_user": None, "capped_users": 0, "capped_rows": 0},
         firewall=firewall_counts(stopped.total(), len(settled)),
-        replay={"candidates": 0, "drawn": 0, "dropped": {}},
+        replay=dict(NOTHING_DRAWN),
+        anchors=dict(NOTHING_DRAWN),
         window=None,
         notes=[] if any(row.side == "val" for row in rows) else ["no validation side: too few unlinked rows"],
     )

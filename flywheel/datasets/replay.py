@@ -1,4 +1,4 @@
-"""Replay: rows of earlier datasets mixed into the new one, so that learning the new does not unlearn the old.
+"""Replay: ``sft`` rows of earlier datasets mixed into the new one: learning the new must not unlearn the old.
 
 A row returns only if it is still true (no newer label says otherwise), not held out now, not on the validation side,
 and within the same caps as new rows. Targets take turns, so that a rare old answer is replayed as surely as a common
@@ -15,7 +15,7 @@ from typing import Any
 from flywheel.datasets.caps import Quota
 from flywheel.datasets.firewall import Firewall
 from flywheel.datasets.prompts import target_text
-from flywheel.datasets.rows import Row
+from flywheel.datasets.rows import SFT, Row
 from flywheel.datasets.select import cap_self_generated
 from flywheel.datasets.split import links
 from flywheel.store.digests import digest
@@ -36,12 +36,13 @@ def candidates(lineage: Sequence[Sequence[Row]]) -> tuple[list[Row], set[str]]:
     found: dict[str, Row] = {}
     outdated: set[str] = set()
     for dataset in reversed(lineage):
-        for row in dataset:
+        taught = [row for row in dataset if row.kind == SFT and row.origin != "anchor"]
+        for row in taught:
             if latest.get(row.key, row.target) != row.target:
                 outdated.add(row.example_id)
             if row.side == "train":
                 found.setdefault(row.example_id, row)
-        latest = {row.key: row.target for row in dataset} | latest
+        latest = {row.key: row.target for row in taught} | latest
     return [found[example_id] for example_id in sorted(found)], outdated & found.keys()
 
 
@@ -67,12 +68,12 @@ def draw(
         labels: current label by interaction id.
         quota: filled by the new rows; a user's old and new rows together stay within the caps.
     """
-    train = sum(row.side == "train" for row in new)
+    train = sum(row.side == "train" and row.kind == SFT for row in new)
     wanted = round(share * train / (1 - share))
     eligible, dropped = [], Counter[str]()
     val_links = {link for row in new if row.side == "val" for link in links(row)}
-    targets = {row.key: row.target for row in new}
-    relabelled = {row.interaction_id for row in new if row.interaction_id}
+    targets = {row.key: row.target for row in new if row.kind == SFT}
+    relabelled = {row.interaction_id for row in new if row.interaction_id and row.kind == SFT}
     for row in old:
         reason = _obstacle(row, targets, relabelled, outdated, labels) or firewall.reason(row)
         if not reason and val_links.intersection(links(row)):
@@ -91,7 +92,8 @@ def draw(
             dropped[reason] += 1
             continue
         own_left -= row.self_generated
-        drawn.append(replace(row, origin="replay", side="train"))
+        # Only its own label was looked at: what earlier turns taught may have been corrected since.
+        drawn.append(replace(row, origin="replay", side="train", learned=()))
     # When human rows ran out before the draw was full, the model's own may be more than their share of it.
     drawn, excess = cap_self_generated(drawn, self_share)
     return Replay(drawn, len(old), dropped + excess)

@@ -1,4 +1,9 @@
-"""One example while a dataset is being made: the stored columns plus what the steps compare it by."""
+"""One example while a dataset is being made: the stored columns plus what the steps compare it by.
+
+There are three kinds. ``sft``: a prompt and the answer to learn. ``pair``: a prompt, the better of two answers and the
+worse one. ``kto``: a prompt and the model's answer, which was found good or bad, for Kahneman-Tversky optimisation
+(Ethayarajh et al. 2024, https://arxiv.org/abs/2402.01306). In all of them the last message is the answer.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,9 @@ from typing import Any
 from flywheel.datasets.prompts import Message, prompt_key, prompt_text, target_text
 from flywheel.store.digests import canonical_json, digest
 
+SFT, PAIR, KTO = "sft", "pair", "kto"
+KINDS = (SFT, PAIR, KTO)
+
 ANONYMOUS = ""
 """User key of callers that named no user. They are nobody in particular: never linked, never counted as one user."""
 
@@ -22,13 +30,18 @@ class Row:
 
     ``text``, ``key`` and ``target`` are what near copies, equal inputs and equal answers are recognised by.
     ``example_id`` covers interaction, messages and tools, so a relabelled interaction is another example.
+
+    Args:
+        learned: places of earlier messages that are learned besides the answer.
+        rejected: of a pair, the worse answer.
+        desirable: of a ``kto`` row, whether the answer was good.
     """
 
     example_id: str
     interaction_id: str
     user_key: str
     conversation_id: str
-    messages: tuple[Message, ...]  # the last one is the target
+    messages: tuple[Message, ...]  # the last one is the answer
     tools: tuple[Any, ...]
     text: str
     key: str
@@ -42,10 +55,14 @@ class Row:
     side: str = "train"
     origin: str = "new"
     line: int = 0  # of the file that the row came from, when it came from one
+    kind: str = SFT
+    learned: tuple[int, ...] = ()
+    rejected: Message | None = None
+    desirable: bool | None = None
 
     @property
     def self_generated(self) -> bool:
-        """Whether the target is a model's own answer."""
+        """Whether the answer is a model's own."""
         return bool(self.generated_by)
 
     @property
@@ -73,11 +90,15 @@ def make_row(
     policy_digest: str = "",
     seq: int = 0,
     line: int = 0,
+    kind: str = SFT,
+    rejected: Message | None = None,
+    desirable: bool | None = None,
 ) -> Row:
-    """A row of a prompt (system message included) and the answer to learn."""
+    """A row of a prompt (system message included) and an answer."""
     whole = (*messages, target)
+    beyond = [] if kind == SFT else [kind, rejected, desirable]
     return Row(
-        example_id=digest([interaction_id, whole, list(tools or [])])[:32],
+        example_id=digest([interaction_id, whole, list(tools or []), *beyond])[:32],
         interaction_id=interaction_id,
         user_key=user_key,
         conversation_id=conversation_id,
@@ -92,11 +113,16 @@ def make_row(
         policy_digest=policy_digest,
         seq=seq,
         line=line,
+        kind=kind,
+        rejected=rejected,
+        desirable=desirable,
     )
 
 
 def to_columns(row: Row, secret: bytes) -> dict[str, Any]:
-    """The row as columns of EXAMPLES; only the target is learned."""
+    """The row as columns of EXAMPLES; of rows other than ``sft`` nothing is learned as it stands."""
+    last = len(row.messages) - 1
+    learned = {*row.learned, last} if row.kind == SFT else set()
     columns = {
         "example_id": row.example_id,
         "interaction_id": row.interaction_id,
@@ -104,15 +130,17 @@ def to_columns(row: Row, secret: bytes) -> dict[str, Any]:
         "conversation_id": row.conversation_id,
         "cluster_id": row.cluster_id,
         "side": row.side,
-        "kind": "sft",
+        "kind": row.kind,
         "messages": canonical_json(row.messages).decode(),
         "tools": canonical_json(row.tools).decode() if row.tools else "",
-        "train_mask": [False] * (len(row.messages) - 1) + [True],
+        "train_mask": [place in learned for place in range(last + 1)],
+        "rejected": canonical_json(row.rejected).decode() if row.rejected else "",
+        "desirable": row.desirable,
         "weight": row.weight,
         "origin": row.origin,
         "generated_by": row.generated_by,
     }
-    content = canonical_json([columns["messages"], columns["tools"]])
+    content = canonical_json([columns["messages"], columns["tools"], columns["rejected"]])
     columns["row_key"] = hmac.new(secret, b"row|" + content, hashlib.sha256).hexdigest()[:32]
     return columns
 
@@ -135,6 +163,10 @@ def from_columns(columns: dict[str, Any]) -> Row:
         generated_by=columns["generated_by"] or "",
         side=columns["side"],
         origin=columns["origin"],
+        kind=columns["kind"],
+        learned=tuple(place for place, mask in enumerate(columns["train_mask"][:-1]) if mask),
+        rejected=json.loads(columns["rejected"]) if columns["rejected"] else None,
+        desirable=columns["desirable"],
     )
 
 
@@ -146,6 +178,8 @@ CONTENT = (
     "messages",
     "tools",
     "train_mask",
+    "rejected",
+    "desirable",
     "weight",
     "origin",
     "generated_by",

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from flywheel.datasets.prompts import Message, clean, prompt_text, with_prompt
-from flywheel.datasets.rows import Row, make_row
+from flywheel.datasets.rows import KTO, PAIR, SFT, Row, make_row
+from flywheel.labels.targets import answer_text
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 from flywheel.store.segments import query, visible
@@ -25,12 +26,13 @@ ORDER BY interaction_id
 """
 
 _CHUNK = 2048
+_TEACHING = (SFT, PAIR, KTO)
 
 
 def window(
     labels: Sequence[Label], *, from_seq: int, graduated: Collection[str], learned: Collection[str]
 ) -> list[Label]:
-    """The labels to learn from: those for ``sft`` that are new since ``from_seq``, and graduated suite items.
+    """The labels to learn from: those with a use that are new since ``from_seq``, and graduated suite items.
 
     A graduated item was labelled for evaluation, perhaps long ago; it trains once, in the first window in which it is
     not in the lineage (``learned``).
@@ -38,7 +40,7 @@ def window(
     return [
         label
         for label in labels
-        if (label["use"] == "sft" and label["seq"] > from_seq)
+        if (label["use"] in _TEACHING and label["seq"] > from_seq)
         or (label["use"] in ("sft", "eval") and label["target_id"] in graduated and label["target_id"] not in learned)
     ]
 
@@ -46,10 +48,11 @@ def window(
 def join(
     home: Home, registry: Registry, task: str, labels: Sequence[Label], prompt: str | None
 ) -> tuple[list[Row], Counter[str]]:
-    """One row per label that has a prompt and a target, and how many have none, by reason.
+    """The rows of labels that have a prompt and an answer, and how many have none, by reason.
 
-    Reasons: ``interaction_missing``, ``no_prompt``, ``no_target``, ``truncated_answer`` (the model's own answer hit
-    its length limit).
+    A label that names the better of two answers makes a pair besides what it teaches alone. Reasons:
+    ``interaction_missing``, ``no_prompt``, ``no_target``, ``truncated_answer`` (the model's own answer hit its length
+    limit).
     """
     ids = sorted(label["target_id"] for label in labels)
     found = query(home, registry, "interactions", task, _WANTED, [ids]).to_pylist()
@@ -58,11 +61,11 @@ def join(
     dropped: Counter[str] = Counter()
     for label in sorted(labels, key=lambda label: str(label["target_id"])):
         interaction = interactions.get(label["target_id"])
-        made = "interaction_missing" if interaction is None else _row(label, interaction, prompt)
-        if isinstance(made, Row):
-            rows.append(made)
-        else:
+        made = "interaction_missing" if interaction is None else _rows(label, interaction, prompt)
+        if isinstance(made, str):
             dropped[made] += 1
+        else:
+            rows += made
     return rows, dropped
 
 
@@ -81,41 +84,57 @@ def traffic(home: Home, registry: Registry, task: str) -> tuple[int, Iterator[li
     return sum(segment["rows"] for segment in segments), texts()
 
 
-def _row(label: Label, interaction: Mapping[str, Any], prompt: str | None) -> Row | str:
+def _rows(label: Label, interaction: Mapping[str, Any], prompt: str | None) -> list[Row] | str:
+    """What a label teaches, or why it teaches nothing."""
     request = json.loads(interaction["request"])
     messages = with_prompt(clean(request["messages"]), prompt)
     if not prompt_text(messages):
         return "no_prompt"
-    target = _target(label, json.loads(interaction["response"] or "{}"))
-    if isinstance(target, str):
-        return target
-    own = bool(label["self_generated"])
-    return make_row(
-        messages,
-        target,
-        request.get("tools"),
-        interaction_id=interaction["interaction_id"],
-        user_key=interaction["user_key"] or "",
-        conversation_id=interaction["conversation_id"] or "",
-        weight=float(label["weight"]),
-        generated_by=(interaction["release"] or interaction["model_requested"] or "unknown") if own else "",
-        label_source=label["label_source"] or "",
-        policy_digest=label["policy_digest"],
-        seq=label["seq"],
-    )
+    use = label["use"] if label["use"] in _TEACHING else SFT  # an item of a retired suite
+    own = bool(label["self_generated"]) or use == KTO
+    disliked = use == KTO and label["y"] < 0.5
+    answer = _answer(label, json.loads(interaction["response"] or "{}"), own, whole=not disliked)
+    if isinstance(answer, str):
+        return answer
+
+    def row(kind: str, **more: Any) -> Row:
+        return make_row(
+            messages,
+            answer,
+            request.get("tools"),
+            interaction_id=interaction["interaction_id"],
+            user_key=interaction["user_key"] or "",
+            conversation_id=interaction["conversation_id"] or "",
+            weight=float(label["weight"]),
+            generated_by=(interaction["release"] or interaction["model_requested"] or "unknown") if own else "",
+            label_source=label["label_source"] or "",
+            policy_digest=label["policy_digest"],
+            seq=label["seq"],
+            kind=kind,
+            **more,
+        )
+
+    rows = [] if use == PAIR else [row(KTO, desirable=label["y"] > 0.5) if use == KTO else row(SFT)]
+    if label["rejected"]:
+        rows.append(row(PAIR, rejected={"role": "assistant", "content": label["rejected"]}))
+    return rows
 
 
-def _target(label: Label, response: Mapping[str, Any]) -> Message | str:
-    """The message to learn, or why there is none. The model's own answer keeps its tool calls."""
+def _answer(label: Label, response: Mapping[str, Any], own: bool, *, whole: bool) -> Message | str:
+    """The message that a label is about, or why there is none. The model's own answer keeps its tool calls.
+
+    Args:
+        whole: whether an answer that hit its length limit is of no use.
+    """
     text = (label["chosen"] or "").strip()
-    if not label["self_generated"]:
+    if not own:
         return {"role": "assistant", "content": text} if text else "no_target"
-    if response.get("finish_reason") == "length":
+    if whole and response.get("finish_reason") == "length":
         return "truncated_answer"
     (answer,) = clean([response.get("message") or {}])
     message: Message = {"role": "assistant"}
-    if text:
-        message["content"] = text
+    if said := text or answer_text({"message": answer}).strip():
+        message["content"] = said
     if answer.get("tool_calls"):
         message["tool_calls"] = answer["tool_calls"]
     return message if len(message) > 1 else "no_target"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flywheel.datasets.caps import largest_user_share
-from flywheel.datasets.manifest import dataset_digest, dataset_rows_digest, row_counts, target_counts
+from flywheel.datasets.manifest import (
+    dataset_digest,
+    dataset_rows_digest,
+    kind_counts,
+    own_counts,
+    row_counts,
+    target_counts,
+)
 from flywheel.datasets.publish import TOMBSTONE
 from flywheel.datasets.rows import from_columns
 from flywheel.store.files import remove_tree, write_json
@@ -53,21 +61,22 @@ def without(
     parent = newest(manifest["parent"]) if manifest["parent"] else None
     fingerprint = dataset_rows_digest(kept)
     counts = row_counts(rows)
-    replayed = sum(row["origin"] == "replay" for row in gone)
-    own = sum(row.self_generated for row in rows)
+    origins = Counter(row["origin"] for row in gone)
     sources = list(manifest["labels"])
-    replay = manifest["replay"]
+    new = sum(row["origin"] == "new" for row in kept)
     changed = {
         "digest": dataset_digest(manifest["task"], parent, manifest["policies"], fingerprint),
         "rows_digest": fingerprint,
         "parent": parent,
         "lineage": [newest(digest) for digest in manifest["lineage"]],
         "rows": counts,
-        "dropped": _more(manifest["dropped"], len(gone) - replayed),
+        "kinds": kind_counts(rows),
+        "dropped": _more(manifest["dropped"], origins["new"]),
         "caps": {**manifest["caps"], "largest_user_share": round(largest_user_share(rows), 6)},
-        "replay": {**replay, "drawn": counts["replay"], "dropped": _more(replay["dropped"], replayed)},
-        "self_generated": {"rows": own, "share": round(own / len(rows), 6) if rows else 0.0},
-        "labels": {sources[0] if len(sources) == 1 else "unknown": counts["new"]} if counts["new"] else {},
+        "replay": _redrawn(manifest["replay"], counts["replay"], origins["replay"]),
+        "anchors": _redrawn(manifest["anchors"], counts["anchor"], origins["anchor"]),
+        "self_generated": own_counts(rows),
+        "labels": {sources[0] if len(sources) == 1 else "unknown": new} if new else {},
         "targets": target_counts(rows),
         "notes": [*manifest["notes"], f"{len(gone)} rows erased"],
     }
@@ -95,6 +104,10 @@ def clear(home: Home, digest: str) -> None:
             remove_tree(path)
         elif path.name != "manifest.json":
             path.unlink(missing_ok=True)
+
+
+def _redrawn(drawn: dict[str, Any], left: int, erased: int) -> dict[str, Any]:
+    return {**drawn, "drawn": left, "dropped": _more(drawn["dropped"], erased)}
 
 
 def _more(dropped: dict[str, int], erased: int) -> dict[str, int]:

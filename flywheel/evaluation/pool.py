@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,11 @@ from flywheel.labels import current_labels
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 from flywheel.store.segments import query
+
+AUTHOR_SHARE, AUTHOR_FLOOR = 0.02, 3
+"""Of all labelled items, how many one user's word may decide, and how many in any case."""
+
+_OF_USERS = ("correction", "outcome")
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,14 @@ class Candidate:
 def labelled(
     config: Config, home: Home, registry: Registry, task: str, *, from_seq: int, to_seq: int
 ) -> tuple[list[Candidate], Counter[str]]:
-    """Audited interactions with a trusted label of the window ``from_seq < seq <= to_seq``, and why others are out."""
+    """Audited interactions with a trusted label of the window ``from_seq < seq <= to_seq``, and why others are out.
+
+    Of labels that users gave, each author's count up to `AUTHOR_SHARE` of all: nobody owns what judges.
+    """
     trusted = config.task(task).labels.gate_labels
     left_out: Counter[str] = Counter()
     labels: dict[str, str] = {}
+    by_users: set[str] = set()
     for row in current_labels(home, registry, task, up_to_seq=to_seq):
         if row["use"] != "eval" or row["seq"] <= from_seq:
             continue
@@ -62,17 +72,49 @@ def labelled(
             left_out["label without a right answer"] += 1
         else:
             labels[row["target_id"]] = row["chosen"]
+            if row["label_source"] in _OF_USERS:
+                by_users.add(row["target_id"])
     found = []
-    sql = "SELECT interaction_id, conversation_id, request FROM rows WHERE audit ORDER BY interaction_id"
+    spoken_by: dict[str, str] = {}
+    authors = _authors(home, registry, task, by_users)
+    sql = "SELECT interaction_id, conversation_id, user_key, request FROM rows WHERE audit ORDER BY interaction_id"
     for row in query(home, registry, "interactions", task, sql).to_pylist():
-        if (label := labels.pop(row["interaction_id"], None)) is not None:
+        own = row["interaction_id"]
+        if (label := labels.pop(own, None)) is not None:
             request = json.loads(row["request"])
-            conversation = row["conversation_id"] or row["interaction_id"]
+            conversation = row["conversation_id"] or own
             messages, tools = request["messages"], request.get("tools") or None
-            found.append(Candidate(row["interaction_id"], conversation, messages, tools, label, prompt_text(messages)))
+            found.append(Candidate(own, conversation, messages, tools, label, prompt_text(messages)))
+            if own in by_users:
+                spoken_by[own] = authors.get(own) or row["user_key"] or conversation
     if labels:
         left_out["labelled for evaluation but not in the audit sample"] += len(labels)
-    return found, left_out
+    beyond = _beyond_share(home, spoken_by, len(found))
+    if beyond:
+        left_out["one author's labels beyond a fiftieth of all"] += len(beyond)
+    return [candidate for candidate in found if candidate.interaction_id not in beyond], left_out
+
+
+def _authors(home: Home, registry: Registry, task: str, targets: Collection[str]) -> dict[str, str]:
+    """Who spoke last, of users with a name, about each of some interactions."""
+    sql = (
+        "SELECT target_id, arg_max(author_key, ts) AS author FROM rows WHERE source = 'user' AND author_key <> ''"
+        " AND kind IN ('correction', 'label', 'outcome') AND target_id IN (SELECT unnest($1)) GROUP BY target_id"
+    )
+    rows = query(home, registry, "feedback", task, sql, [sorted(targets)]).to_pylist() if targets else []
+    return {row["target_id"]: row["author"] for row in rows}
+
+
+def _beyond_share(home: Home, spoken_by: Mapping[str, str], total: int) -> set[str]:
+    """Interactions that one author too many has labelled; which of an author's stay, nobody outside can foresee."""
+    most = max(AUTHOR_FLOOR, math.ceil(AUTHOR_SHARE * total))
+    given: Counter[str] = Counter()
+    beyond: set[str] = set()
+    for own in sorted(spoken_by, key=lambda own: (draw_key(home, "author", own), own)):
+        given[spoken_by[own]] += 1
+        if given[spoken_by[own]] > most:
+            beyond.add(own)
+    return beyond
 
 
 def compare(

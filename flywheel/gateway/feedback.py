@@ -7,6 +7,7 @@ Body, or each item of a list::
     {"metadata": {"key": "ticket", "value": "42"}}
     "kind":   thumb | rating | correction | preference | label | comment | outcome
     "value":  thumb true/false/"up"/"down"; rating a number; outcome true/false; preference {"chosen", "rejected"}
+              and, if known, "shown_first": "chosen" or "rejected"
     "text":   correction, comment: required; label: this or value; others optional
     "task", "source" (default user), "author", "id" (the caller's own, makes a repeat harmless), "supersedes"
 """
@@ -107,13 +108,20 @@ def _check_value(kind: Kind, value: Any, text: str | None) -> None:
     if kind == "label" and not (isinstance(value, str | int | float) and value != "") and not said:
         raise _fault("a label needs `text`, or `value`: a string, number or boolean")
     if kind == "preference":
-        pair = isinstance(value, dict) and set(value) == {"chosen", "rejected"}
-        if pair and all(isinstance(side, str) and side for side in value.values()):
+        if isinstance(value, dict) and _is_preference(value):
             return
         if value is not None or not said:
             raise _fault(
-                "a preference needs `value`: {chosen, rejected} with two texts, or `text` with the better answer"
+                "a preference needs `value`: {chosen, rejected} with two texts, and perhaps shown_first: chosen or"
+                " rejected; or `text` with the better answer"
             )
+
+
+def _is_preference(value: dict[str, Any]) -> bool:
+    sides = [value.get("chosen"), value.get("rejected")]
+    shown = value.get("shown_first", "chosen")
+    known = value.keys() <= {"chosen", "rejected", "shown_first"}
+    return known and all(isinstance(side, str) and side for side in sides) and shown in ("chosen", "rejected")
 
 
 def _fault(message: str) -> PydanticCustomError:

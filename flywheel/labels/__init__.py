@@ -6,18 +6,18 @@ registry row names. The next run makes the same versions again.
 
 from flywheel.labels.digest import labels_digest
 from flywheel.labels.policy import policy_digest
-from flywheel.labels.query import audit_queue
+from flywheel.labels.query import review_queue
 from flywheel.labels.run import LabelsReport, labels_due, run_labels
 from flywheel.labels.versions import current_labels, last_seq, pending_versions
 
 __all__ = [
     "LabelsReport",
-    "audit_queue",
     "current_labels",
     "labels_digest",
     "labels_due",
     "last_seq",
     "pending_versions",
     "policy_digest",
+    "review_queue",
     "run_labels",
 ]

@@ -1,7 +1,7 @@
-"""Feedback on one interaction as evidence: which rows count, how strong each is, and what it says about the answer.
+"""Feedback on one interaction as evidence: which rows count, what each says about the answer, and how strong it is.
 
-Strength falls from verifier over reviewer, correction and outcome (equals), thumb and rating (equals) to judge and
-implicit signs. Comments and preferences are kept as feedback and say nothing here.
+Strength falls from verifier over reviewer, correction, outcome, thumb and rating (equals) and implicit signs to judge.
+Comments are kept as feedback and say nothing here; preferences are read by `preferences`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,31 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
+
+from rapidfuzz.distance import Levenshtein
+
+from flywheel.config_labels import EditPolicy, Source
 
 Row = dict[str, Any]
+Author = tuple[str, str]
+"""Source and key of whoever gave a piece of feedback; authors without a name are one author per source."""
 
 STRONG = ("verifier", "reviewer", "correction", "outcome")
 """Label sources that may put an interaction into a suite, if the policy names them."""
 
-_RANK = {"verifier": 5, "reviewer": 4, "correction": 3, "outcome": 3, "thumb": 2, "judge": 1, "implicit": 0}
+SAYS = "says"
+"""Kind of a derived sign: what the user's next message says about the answer, with its value true or false."""
+
+_RANK: dict[str, int] = {
+    "verifier": 6,
+    "reviewer": 5,
+    "correction": 4,
+    "outcome": 3,
+    "thumb": 2,
+    "implicit": 1,
+    "judge": 0,
+}
 _TEXT_KINDS = ("label", "correction")
 _SAME_SAY = {"label": "text", "correction": "text", "rating": "thumb"}  # kinds by which one author says one thing
 _BEST_RATING, _WORST_RATING = 5, 1
@@ -28,20 +45,23 @@ class Evidence:
     """One piece of evidence.
 
     Args:
-        source: ``verifier``, ``reviewer``, ``correction``, ``outcome``, ``thumb``, ``judge`` or ``implicit``.
         good: whether it calls the model's answer right.
         text: what the answer should have been; "" when it does not say.
         kind: the feedback's kind, for the reason.
+        edited: the text is the model's answer with some changes, so that the two make a pair.
     """
 
-    source: str
+    source: Source
     good: bool
     text: str
     kind: str
+    author: Author
+    ts: datetime
+    edited: bool = False
 
     @property
     def rank(self) -> int:
-        """Strength; evidence of equal rank that disagrees is a conflict."""
+        """Strength; strong evidence of equal rank that disagrees is a conflict."""
         return _RANK[self.source]
 
 
@@ -58,41 +78,51 @@ def current(rows: Iterable[Row], now: datetime) -> list[Row]:
         row["supersedes"]
         for row in given
         if (old := by_id.get(row["supersedes"])) is not None
-        and (_author(row) == _author(old) or _authority(row) > _authority(old))
+        and (author(row) == author(old) or _authority(row) > _authority(old))
     }
     latest = {
-        (_author(row), _SAME_SAY.get(row["kind"], row["kind"])): row for row in given if row["feedback_id"] not in gone
+        (author(row), _SAME_SAY.get(row["kind"], row["kind"])): row for row in given if row["feedback_id"] not in gone
     }
     return sorted(latest.values(), key=lambda row: (row["ts"], row["feedback_id"]))
 
 
-def read_evidence(rows: Iterable[Row], answer: str) -> list[Evidence]:
+def read_evidence(rows: Iterable[Row], answer: str, edits: EditPolicy) -> list[Evidence]:
     """What feedback rows say about ``answer``, strongest first."""
-    found = [item for row in rows if (item := _read(row, answer)) is not None]
-    return sorted(found, key=lambda item: (-item.rank, item.source, item.good, item.text, item.kind))
+    found = [item for row in rows if (item := _read(row, answer.strip(), edits)) is not None]
+    return sorted(found, key=lambda item: (-item.rank, item.source, item.good, item.text, item.kind, item.author))
 
 
-def _read(row: Row, answer: str) -> Evidence | None:
+def author(row: Row) -> Author:
+    """Who gave a piece of feedback."""
+    return row["source"], row["author_key"]
+
+
+def _read(row: Row, answer: str, edits: EditPolicy) -> Evidence | None:
     kind, value = row["kind"], json.loads(row["value"]) if row["value"] else None
     good = _opinion(kind, value)
     text = row["text"].strip()
+    edited = False
     if kind in _TEXT_KINDS:
         text = text or _as_text(value)
-        good = text == answer.strip()
+        good = text == answer
+        if kind == "correction" and not good and answer:
+            distance = Levenshtein.normalized_distance(text, answer)
+            good = distance < edits.accept_below
+            edited = not good and distance <= edits.rewrite_above
     elif kind != "outcome":
         text = ""  # beside a thumb or a rating, a text is a remark
     elif text:
-        good = text == answer.strip()
+        good = text == answer
     if good is None or (kind in _TEXT_KINDS and not text):
         return None
-    return Evidence(_source(row, kind), good, text, kind)
+    return Evidence(_source(row, kind), good, text, kind, author(row), row["ts"], edited)
 
 
-def _source(row: Row, kind: str) -> str:
-    given: str = row["source"]
+def _source(row: Row, kind: str) -> Source:
+    given = row["source"]
     if given in ("verifier", "reviewer", "judge"):
-        return given
-    if kind in ("regenerate", "accept"):
+        return cast(Source, given)
+    if kind in ("regenerate", "accept", SAYS):
         return "implicit"
     if kind in _TEXT_KINDS:
         return "correction" if given == "user" else "implicit"
@@ -101,7 +131,7 @@ def _source(row: Row, kind: str) -> str:
 
 def _opinion(kind: str, value: Any) -> bool | None:
     """Good, bad, or None for what does not say. Ratings count at the ends of their scale only."""
-    if kind in ("thumb", "outcome"):
+    if kind in ("thumb", "outcome", SAYS):
         return value if isinstance(value, bool) else None
     if kind == "rating":
         rating, (worst, best) = _rating(value)
@@ -129,10 +159,6 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
     return json.dumps(value) if isinstance(value, bool | int | float) else ""
-
-
-def _author(row: Row) -> tuple[str, str]:
-    return row["source"], row["author_key"]
 
 
 def _authority(row: Row) -> int:

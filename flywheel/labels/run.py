@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from flywheel.config import Config, LabelPolicy
-from flywheel.labels.policy import CONFLICT, Target, make_label, policy_digest, withdrawn
-from flywheel.labels.targets import feedback_by_target, target_rows
+from flywheel.config import Config
+from flywheel.config_labels import LabelPolicy
+from flywheel.labels.authors import Said, reliability
+from flywheel.labels.evidence import current, read_evidence
+from flywheel.labels.policy import CONFLICT, UNSURE, Target, make_label, policy_digest, withdrawn
+from flywheel.labels.targets import answers_by_user, feedback_by_target, target_rows
 from flywheel.labels.versions import append_versions, current_digests, last_seq, load_position
 from flywheel.store.compaction import compact, sweep
 from flywheel.store.digests import digest
@@ -26,11 +29,12 @@ class LabelsReport:
     Args:
         new_versions: label versions written by this run.
         total: interactions with a label.
-        by_use: labels by ``sft``, ``eval`` and ``none``.
+        by_use: labels by ``sft``, ``pair``, ``kto``, ``eval`` and ``none``.
         by_source: labels by their strongest evidence.
         waiting: interactions whose feedback has not matured.
         last_seq: number of the newest label version.
-        conflicts: labels that came to nothing because equally strong feedback disagrees.
+        conflicts: labels that came to nothing because equally strong feedback disagrees; they wait for a reviewer.
+        unsure: labels that came to nothing because too little was said.
     """
 
     new_versions: int
@@ -40,6 +44,7 @@ class LabelsReport:
     waiting: int
     last_seq: int
     conflicts: int
+    unsure: int
 
 
 def run_labels(
@@ -105,9 +110,15 @@ class _State:
 
 def _label_all(home: Home, registry: Registry, task: str, policy: LabelPolicy, now: datetime) -> _State:
     state = _State()
-    for target, rows in feedback_by_target(home, registry, task):
+    spoken = feedback_by_target(home, registry, task, policy)
+    said = [
+        Said(read_evidence(current(rows, now), target.answer, policy.edits), target.user_key, target.audit)
+        for target, rows in spoken
+    ]
+    worth = reliability(said, answers_by_user(home, registry, task, {one.user_key for one in said}))
+    for target, rows in spoken:
         state.changes.extend(row["ts"] for row in rows if row["ts"] > now)
-        label = make_label(target, rows, policy, now)
+        label = make_label(target, rows, policy, now, worth)
         if label is None:
             continue
         if label["matured_at"] <= now:
@@ -125,7 +136,7 @@ def _take_back(
     kept = {target.interaction_id for target, _ in state.labels} | state.waiting
     gone = sorted(stored.keys() - kept)
     if gone:
-        targets = target_rows(home, registry, task, gone)
+        targets = target_rows(home, registry, task, gone, policy)
         state.labels.extend((target, withdrawn(target, policy)) for target in targets)
 
 
@@ -137,6 +148,7 @@ def _counts(state: _State) -> dict[str, Any]:
         "by_source": dict(sorted(Counter(label["label_source"] for label in labels).items())),
         "waiting": len(state.waiting),
         "conflicts": sum(CONFLICT in label["reasons"] for label in labels),
+        "unsure": sum(UNSURE in label["reasons"] for label in labels),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.config import Config
-from flywheel.datasets import load_examples
+from flywheel.datasets import SFT, load_examples
 from flywheel.errors import EvaluationError, PromotionRefused
 from flywheel.evaluation.items import Suite, load_suite, make_item, make_suite, write_suite
 from flywheel.evaluation.life import live_suite
@@ -65,7 +65,7 @@ def _scores(
 
 def _validation_suite(home: Home, task: str, dataset: str) -> Suite:
     """The validation rows of a dataset as suite items."""
-    rows = [row for row in load_examples(home, dataset) if row["side"] == "val"]
+    rows = [row for row in load_examples(home, dataset) if row["side"] == "val" and row["kind"] == SFT]
     items = []
     for number, row in enumerate(rows):
         *messages, target = json.loads(row["messages"])

@@ -71,12 +71,13 @@ LABELS = pa.schema(
         ("target_kind", pa.string()),
         ("target_id", pa.string()),
         ("policy_digest", pa.string()),
-        ("use", pa.string()),  # sft | eval | none
+        ("use", pa.string()),  # sft | pair | kto | eval | none
         ("y", pa.float64()),  # probability that the model's answer was good
         ("confidence", pa.float64()),
         ("weight", pa.float64()),
         ("chosen", pa.string()),  # the target text, "" when there is none
-        ("rejected", pa.string()),
+        ("rejected", pa.string()),  # the worse answer, when somebody chose between two; else ""
+        ("shown_first", pa.string()),  # chosen | rejected, when it is known which of the two was seen first; else ""
         ("label_source", pa.string()),  # the strongest evidence: reviewer|verifier|outcome|correction|thumb|...
         ("self_generated", pa.bool_()),  # the target is the model's own answer
         ("reasons", pa.list_(pa.string())),
@@ -103,10 +104,12 @@ EXAMPLES = pa.schema(
         ("conversation_id", pa.string()),
         ("cluster_id", pa.string()),
         ("side", pa.string()),  # train | val
-        ("kind", pa.string()),  # sft
-        ("messages", pa.string()),  # JSON list
+        ("kind", pa.string()),  # sft | pair | kto
+        ("messages", pa.string()),  # JSON list; the last is the answer, of a pair the better one
         ("tools", pa.string()),  # JSON list or ""
         ("train_mask", pa.list_(pa.bool_())),  # which messages are learned
+        ("rejected", pa.string()),  # of a pair the worse answer, a JSON message; else ""
+        ("desirable", pa.bool_()),  # of a kto row whether the answer was good; else null
         ("weight", pa.float64()),
         ("origin", pa.string()),  # new | replay | anchor
         ("generated_by", pa.string()),  # release digest when the target is a model's own answer, else ""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flywheel.datasets import load_examples
+from flywheel.datasets import SFT, load_examples
 from flywheel.errors import DatasetError, RequestError, TrainingError
 from flywheel.store.home import Home
 
@@ -38,6 +38,8 @@ def load_rows(home: Home, dataset: str, tokenizer: ChatTokenizer, *, max_tokens:
     rows = TokenRows()
     counts = {"train": 0, "val": 0, "too_long": 0, "nothing_learned": 0, "refused": 0, "val_unused": 0}
     for example in sorted(load_examples(home, dataset), key=lambda example: str(example["example_id"])):
+        if example["kind"] != SFT:
+            continue  # learned by other recipes
         if not any(example["train_mask"]):
             counts["nothing_learned"] += 1
             continue

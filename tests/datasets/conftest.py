@@ -108,6 +108,8 @@ class World:
         weight: float = 1.0,
         source: str = "correction",
         own: bool = False,
+        rejected: str = "",
+        y: float = 0.9,
     ) -> int:
         """A new label version; its seq."""
         self.seq += 1
@@ -119,11 +121,12 @@ class World:
                 "target_id": target,
                 "policy_digest": "cd" * 32,
                 "use": use,
-                "y": 0.9,
+                "y": y,
                 "confidence": 0.9,
                 "weight": weight,
                 "chosen": chosen,
-                "rejected": "",
+                "rejected": rejected,
+                "shown_first": "",
                 "label_source": source,
                 "self_generated": own,
                 "reasons": [],
@@ -135,7 +138,7 @@ class World:
 
     def teach(self, text: str, target: str, **about: Any) -> str:
         """An interaction with its label; ``weight`` and ``source`` are the label's, the rest the interaction's."""
-        of_label = {key: about.pop(key) for key in ("use", "weight", "source", "own") if key in about}
+        of_label = {key: about.pop(key) for key in ("use", "weight", "source", "own", "rejected", "y") if key in about}
         name = self.ask(text, **about)
         self.label(name, target, **of_label)
         return name

@@ -48,7 +48,7 @@ def test_all_three_shapes_are_read(train_on: Files, deployment: Any) -> None:
         ("a number it is", "4"),
     }
     assert pairs(deployment, built, "val") == {("entirely different", "a")}
-    assert built.manifest["rows"] == {"train": 4, "val": 1, "new": 5, "replay": 0}
+    assert built.manifest["rows"] == {"train": 4, "val": 1, "new": 5, "replay": 0, "anchor": 0}
     assert built.manifest["labels"] == {"file": 5}
 
 

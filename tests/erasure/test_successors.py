@@ -95,7 +95,7 @@ def test_somebody_who_was_the_whole_dataset_leaves_an_empty_one(make_wheel: Any,
     done = erased(wheel)
     assert done.counts["dataset_rows"] == 8
     assert load_examples(wheel.home, built.digest) == []
-    assert load_manifest(wheel.home, built.digest)["rows"] == {"train": 0, "val": 0, "new": 0, "replay": 0}
+    assert load_manifest(wheel.home, built.digest)["rows"] == {"train": 0, "val": 0, "new": 0, "replay": 0, "anchor": 0}
 
 
 def test_a_file_for_training_is_read_without_the_rows_of_erased_people(

@@ -12,11 +12,11 @@ import pytest
 from flywheel.intake import run_intake
 from flywheel.labels import (
     LabelsReport,
-    audit_queue,
     current_labels,
     labels_digest,
     last_seq,
     pending_versions,
+    review_queue,
     run_labels,
 )
 from flywheel.store.segments import query
@@ -54,7 +54,7 @@ def test_only_interactions_with_evidence_get_labels(busy: Any, traffic_of: Any) 
     )
     report = turn(busy)
     assert (report.new_versions, report.total, report.last_seq, report.waiting) == (2, 2, 2, 0)
-    assert (report.by_use, report.by_source) == ({"sft": 2}, {"correction": 1, "thumb": 1})
+    assert (report.by_use, report.by_source) == ({"kto": 1, "sft": 1}, {"correction": 1, "thumb": 1})
     assert [(row["seq"], row["target_id"]) for row in labels(busy)] == [
         (1, traffic.call_id(0)),
         (2, traffic.call_id(1)),
@@ -247,14 +247,43 @@ def test_the_review_queue_holds_audited_answers_that_nobody_judged(make_deployme
         traffic.call(9, status="error", choices=[]),
     )
     turn(deployment, START)
-    found = audit_queue(deployment.home, deployment.registry, deployment.task, 10)
+    found = queue(deployment)
     assert [row["interaction_id"] for row in found] == [traffic.call_id(number) for number in (1, 3, 4)]
     assert found[0]["messages"] == [{"content": "message 1", "role": "user"}] and found[0]["answer"] == "billing"
-    assert len(audit_queue(deployment.home, deployment.registry, deployment.task, 2)) == 2
+    assert {row["why"] for row in found} == {"audit"}
+    assert len(queue(deployment, 2)) == 2
+
+
+def test_a_disagreement_waits_for_a_reviewer_and_goes_when_one_has_spoken(busy: Any, traffic_of: Any) -> None:
+    traffic = traffic_of(busy.home)
+    says = [traffic.feedback(0, text=text, author=text, name=text) for text in ("sales", "refunds")]
+    traffic.write(traffic.call(0), traffic.call(1), *says)
+    turn(busy)
+    assert [(row["interaction_id"], row["why"]) for row in queue(busy)] == [(traffic.call_id(0), "disagreement")]
+    traffic.write(traffic.feedback(0, "label", text="refunds", source="reviewer"))
+    turn(busy)
+    assert queue(busy) == []
 
 
 def test_nothing_outside_the_audit_sample_is_queued_for_review(busy: Any, traffic_of: Any) -> None:
     traffic = traffic_of(busy.home)
     traffic.write(traffic.call(0))
     turn(busy)
-    assert audit_queue(busy.home, busy.registry, busy.task, 10) == []
+    assert queue(busy) == []
+
+
+def test_who_was_often_wrong_teaches_with_less_weight(busy: Any, traffic_of: Any) -> None:
+    traffic = traffic_of(busy.home)
+    for number in range(6):
+        traffic.write(traffic.call(number), traffic.feedback(number, text="spam", author="mallory"))
+        if number:
+            traffic.write(traffic.feedback(number, "label", text="sales", source="reviewer"))
+    traffic.write(traffic.call(8), traffic.feedback(8, text="sales", author="ann"))
+    turn(busy)
+    weights = {row["target_id"]: row["weight"] for row in labels(busy) if row["label_source"] == "correction"}
+    assert weights == {traffic.call_id(0): 0.75, traffic.call_id(8): 1.0}
+
+
+def queue(deployment: Any, limit: int = 10) -> list[dict[str, Any]]:
+    policy = deployment.config.task(deployment.task).labels
+    return review_queue(deployment.home, deployment.registry, deployment.task, limit, policy)

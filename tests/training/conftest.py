@@ -65,6 +65,8 @@ def write_dataset() -> Callable[[Home, list[dict[str, Any]]], str]:
                     "cluster_id": example_id,
                     "side": row.get("side", "train"),
                     "kind": "sft",
+                    "rejected": "",
+                    "desirable": None,
                     "messages": json.dumps(row["messages"]),
                     "tools": "",
                     "train_mask": row["train_mask"],
