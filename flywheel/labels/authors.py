@@ -1,8 +1,9 @@
 """What each author's word is worth: whether it agrees with reviewers and verifiers, and whether it can be true at all.
 
-A user's share of agreement is smoothed with eight agreements in ten, which is where everybody begins, and counts in
-full at that: nobody is worth more, so that agreeing on purpose buys nothing. A judge begins with nothing to show for
-itself; its weight is the log-odds of its agreement with people, once enough answers have been judged by both.
+A user's share of agreement is smoothed with eight agreements in ten, which is where everybody begins. A word is worth
+the log-odds of that share against those at the beginning, as in a naive Bayes vote; never more than in full, so that
+agreeing on purpose buys nothing, and never against what it says. A judge begins with nothing to show for itself; its
+weight is the log-odds of its agreement with people, once enough answers have been judged by both.
 
 Most users are never compared with a reviewer. But the audit sample tells how often the model is wrong, for everybody.
 A user who calls far more of the answers they got wrong than that can explain (one-sided binomial test) is not
@@ -20,9 +21,8 @@ from dataclasses import dataclass
 from flywheel.labels.evidence import Author, Evidence
 
 _AGREED, _OPPOSED = 8, 2
-_LEAST = 0.2
-_BEST_JUDGE = 1.5
-_STEP = 0.25
+_FULL, _HALF, _LEAST = 1.0, 0.5, 0.2
+_BEST_JUDGE, _JUDGE_STEP = 1.5, 0.25
 JUDGED_BY_BOTH = 20
 """Answers on which a judge can be compared with people before its agreement is its weight."""
 
@@ -50,7 +50,7 @@ class Said:
 def reliability(said: Sequence[Said], asked: Mapping[str, int]) -> dict[Author, float]:
     """What authors' words are worth, of all who could be compared or were tested; others count in full.
 
-    In steps of a quarter: a label whose weight changes gets a new version, and one more comparison must not do that
+    In full, half or a fifth: a label whose weight changes gets a new version, and one more comparison must not do that
     to all labels of its author.
 
     Args:
@@ -113,12 +113,8 @@ def _worth(author: Author, agreed: int, opposed: int) -> float:
     if author[0] == "judge":
         if total < JUDGED_BY_BOTH:
             return 1.0
-        share = (agreed + 1) / (total + 2)
-        return _stepped(max(0.0, min(_BEST_JUDGE, math.log(share / (1 - share)))))
-    start = _AGREED / (_AGREED + _OPPOSED)
-    share = (agreed + _AGREED) / (total + _AGREED + _OPPOSED)
-    return max(_LEAST, _stepped(min(1.0, share / start)))
-
-
-def _stepped(worth: float) -> float:
-    return round(worth / _STEP) * _STEP
+        weight = max(0.0, min(_BEST_JUDGE, math.log((agreed + 1) / (opposed + 1))))
+        return round(weight / _JUDGE_STEP) * _JUDGE_STEP
+    worth = math.log((agreed + _AGREED) / (opposed + _OPPOSED)) / math.log(_AGREED / _OPPOSED)
+    # The first contradiction costs nothing yet, the second half, the third most of it.
+    return _FULL if worth >= 0.7 else _HALF if worth >= 0.35 else _LEAST

@@ -44,7 +44,7 @@ def test_who_was_never_compared_counts_in_full() -> None:
 
 @pytest.mark.parametrize(
     ("agreed", "opposed", "expected"),
-    [(20, 0, 1.0), (8, 2, 1.0), (0, 1, 1.0), (0, 3, 0.75), (0, 10, 0.5), (0, 90, 0.2), (5, 5, 0.75)],
+    [(20, 0, 1.0), (8, 2, 1.0), (0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.2), (0, 90, 0.2), (5, 5, 0.5)],
 )
 def test_a_user_is_worth_its_smoothed_agreement_and_never_more_than_others(
     agreed: int, opposed: int, expected: float
@@ -55,13 +55,13 @@ def test_a_user_is_worth_its_smoothed_agreement_and_never_more_than_others(
 def test_a_correction_agrees_when_it_names_the_same_answer() -> None:
     truth = said("reviewer", False, "sales", by="r")
     assert reliability([[truth, said("correction", False, "sales")]] * 3)["user", "a"] == 1.0
-    assert reliability([[truth, said("correction", False, "spam")]] * 10)["user", "a"] == 0.5
+    assert reliability([[truth, said("correction", False, "spam")]] * 2)["user", "a"] == 0.5
     assert reliability([[said("reviewer", False, by="r"), said("correction", False, "spam")]] * 3)["user", "a"] == 1.0
 
 
 def test_a_verifier_is_believed_before_a_reviewer_and_reviewers_who_disagree_tell_nothing() -> None:
     both = [said("verifier", False, by="v"), said("reviewer", True, by="r"), said("thumb", True)]
-    assert reliability([both] * 10)["user", "a"] == 0.5
+    assert reliability([both] * 2)["user", "a"] == 0.5
     split = [said("reviewer", True, by="r"), said("reviewer", False, by="s"), said("thumb", True)]
     assert reliability([split]) == {}
 

@@ -361,12 +361,12 @@ def test_a_pair_goes_with_a_target_only_when_they_agree() -> None:
 
 
 def test_the_word_of_an_author_who_was_often_wrong_weighs_less_and_never_judges() -> None:
-    worth = {("user", "a"): 0.75}
+    worth = {("user", "a"): 0.5}
     found = label(CORRECTION, worth=worth)
-    assert (found["use"], found["weight"]) == ("sft", 0.75)
+    assert (found["use"], found["weight"]) == ("sft", 0.5)
     assert label(CORRECTION, worth={("user", "a"): 0.2})["use"] == "none"
     assert label(CORRECTION, worth=worth, audit=True)["use"] == "none"
-    assert label(CORRECTION, worth={("user", "b"): 0.75}, audit=True)["use"] == "eval"
+    assert label(CORRECTION, worth={("user", "b"): 0.5}, audit=True)["use"] == "eval"
 
 
 def test_a_label_waits_longest_for_what_may_still_change() -> None:
