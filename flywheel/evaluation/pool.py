@@ -23,6 +23,8 @@ from flywheel.store.segments import query
 AUTHOR_SHARE, AUTHOR_FLOOR = 0.02, 3
 """Of all labelled items, how many one user's word may decide, and how many in any case."""
 
+BEYOND = "one author's labels beyond a fiftieth of all"
+
 _OF_USERS = ("correction", "outcome")
 
 
@@ -91,7 +93,7 @@ def labelled(
         left_out["labelled for evaluation but not in the audit sample"] += len(labels)
     beyond = _beyond_share(home, spoken_by, len(found))
     if beyond:
-        left_out["one author's labels beyond a fiftieth of all"] += len(beyond)
+        left_out[BEYOND] += len(beyond)
     return [candidate for candidate in found if candidate.interaction_id not in beyond], left_out
 
 

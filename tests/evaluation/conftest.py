@@ -35,6 +35,7 @@ class Log:
     seq: int = 0
     interactions: list[dict[str, Any]] = field(default_factory=list)
     labels: list[dict[str, Any]] = field(default_factory=list)
+    feedback: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.deployment.home.root / "secret.key").write_bytes(self.key)  # so that the draws are the same in every run
@@ -49,13 +50,14 @@ class Log:
         use: str = "eval",
         audit: bool = True,
         conversation: str = "",
+        user: str = "",
     ) -> str:
         """One interaction, with a label unless ``label`` is None; returns its id."""
         identity = f"chatcmpl-{name}"
         messages = [{"role": "user", "content": text}]
         row = {"interaction_id": identity, "task": self.deployment.task, "ts": NOON, "audit": audit, "status": "ok"}
         row |= {"conversation_id": conversation or identity, "request": json.dumps({"messages": messages})}
-        self.interactions.append(row | {"tenant": "", "user_key": "", "response": "{}", "choice_index": 0})
+        self.interactions.append(row | {"tenant": "", "user_key": user, "response": "{}", "choice_index": 0})
         if label is not None:
             self.label(identity, label, source=source, use=use)
         return identity
@@ -67,20 +69,32 @@ class Log:
         row |= {"use": use, "chosen": label, "label_source": source, "matured_at": NOON, "self_generated": False}
         self.labels.append(row | {"policy_digest": "p", "weight": 1.0, "reasons": [], "digest": f"{self.seq}"})
 
-    def many(self, count: int, *, start: int = 0) -> list[str]:
+    def said(self, identity: str, author: str) -> None:
+        """A user's correction of an interaction."""
+        row = {
+            "feedback_id": f"fb-{identity}-{author}",
+            "task": self.deployment.task,
+            "target_id": identity,
+            "ts": NOON,
+        }
+        row |= {"target_kind": "interaction", "kind": "correction", "source": "user", "author_key": author}
+        self.feedback.append(row)
+
+    def many(self, count: int, *, start: int = 0, **about: Any) -> list[str]:
         """That many labelled, audited interactions, none a near copy of another."""
-        return [self.add(f"{n:04d}", distinct(n)) for n in range(start, start + count)]
+        return [self.add(f"{n:04d}", distinct(n), **about) for n in range(start, start + count)]
 
     def write(self) -> None:
         """Make what was added visible."""
         d = self.deployment
         written = []
-        for table, rows in (("interactions", self.interactions), ("labels", self.labels)):
+        tables = {"interactions": self.interactions, "labels": self.labels, "feedback": self.feedback}
+        for table, rows in tables.items():
             if rows:
                 written.append(write_segment(d.home, table, d.task, "2026-03-02", rows))
         with d.registry.write() as tx:
             register(tx, written)
-        self.interactions, self.labels = [], []
+        self.interactions, self.labels, self.feedback = [], [], []
 
     def select(self, loop: int = 1, *, from_seq: int = 0, lineage: tuple[str, ...] = ()) -> SuiteSelection:
         """The suites of a loop over everything labelled after ``from_seq``."""

@@ -15,6 +15,7 @@ from flywheel.datasets import from_jsonl
 from flywheel.errors import EvaluationError
 from flywheel.evaluation.items import load_suite, suite_path
 from flywheel.evaluation.life import retire, spend
+from flywheel.evaluation.pool import BEYOND, Candidate, labelled
 from flywheel.evaluation.suites import graduated, held_out
 from flywheel.store.registry import schema
 
@@ -53,6 +54,32 @@ def test_only_audited_eval_labels_of_trusted_sources_with_an_answer_judge(log: A
     assert found.counts["labelled for evaluation but not in the audit sample"] == 1
     assert found.missing in (4, 5)
     assert f"{found.missing} more labelled audit items" in found.notes[0]
+
+
+def test_one_users_word_decides_a_fiftieth_of_the_items_at_most(log: Any) -> None:
+    log.many(200)
+    for name in log.many(30, start=200, source="correction"):
+        log.said(name, "mallory")
+    log.many(10, start=230, source="outcome", user="mallory")
+    for name in log.many(10, start=240, source="correction"):
+        log.said(name, f"author of {name}")
+    log.write()
+    found, left_out = drawn(log)
+    assert left_out == {BEYOND: 40 - 5} and len(found) == 200 + 5 + 10
+    assert drawn(log)[0] == found
+
+
+def test_a_reviewer_may_label_everything_and_anybody_a_few_items(log: Any) -> None:
+    log.many(5)
+    for name in log.many(3, start=5, source="correction"):
+        log.said(name, "ann")
+    log.write()
+    assert len(drawn(log)[0]) == 8 and not drawn(log)[1]
+
+
+def drawn(log: Any) -> tuple[list[Candidate], Counter[str]]:
+    at = log.deployment
+    return labelled(at.config, at.home, at.registry, at.task, from_seq=0, to_seq=log.seq)
 
 
 def test_only_labels_inside_the_window_are_drawn(log: Any) -> None:
