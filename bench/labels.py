@@ -29,7 +29,8 @@ from flywheel.datasets.rows import KTO, SFT, Row, make_row
 from flywheel.datasets.select import settle
 from flywheel.labels.authors import Said, reliability
 from flywheel.labels.evidence import current, read_evidence
-from flywheel.labels.policy import Target, make_label
+from flywheel.labels.policy import make_label
+from flywheel.labels.verdict import Target
 
 PEER = "mean of thumbs, every correction believed, no caps"
 QUEUES = [f"queue {letter}" for letter in "abcdefghijkl"]

@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from flywheel.labels.evidence import Author, Evidence
 
 _AGREED, _OPPOSED = 8, 2
-_FULL, _HALF, _LEAST = 1.0, 0.5, 0.2
+LEAST = 0.2
+"""What the word of somebody is worth who is not believed."""
+
+_FULL, _HALF = 1.0, 0.5
 _BEST_JUDGE, _JUDGE_STEP = 1.5, 0.25
 JUDGED_BY_BOTH = 20
 """Answers on which a judge can be compared with people before its agreement is its weight."""
@@ -29,7 +32,7 @@ JUDGED_BY_BOTH = 20
 AUDITED = 30
 """Audited answers that somebody trusted has judged before they tell how often the model is wrong."""
 
-IMPLAUSIBLE = 0.005
+IMPLAUSIBLE = 0.02
 """A user is not believed when so many answers being wrong is less probable than this."""
 
 
@@ -65,7 +68,7 @@ def reliability(said: Sequence[Said], asked: Mapping[str, int]) -> dict[Author, 
             if item.author[0] in ("user", "judge") and item.author[1]:
                 (agreed if _agrees(item, truth) else opposed)[item.author] += 1
     worth = {author: _worth(author, agreed[author], opposed[author]) for author in agreed.keys() | opposed.keys()}
-    return worth | dict.fromkeys(_implausible(said, asked), _LEAST)
+    return worth | dict.fromkeys(_implausible(said, asked), LEAST)
 
 
 def _implausible(said: Sequence[Said], asked: Mapping[str, int]) -> list[Author]:
@@ -117,4 +120,4 @@ def _worth(author: Author, agreed: int, opposed: int) -> float:
         return round(weight / _JUDGE_STEP) * _JUDGE_STEP
     worth = math.log((agreed + _AGREED) / (opposed + _OPPOSED)) / math.log(_AGREED / _OPPOSED)
     # The first contradiction costs nothing yet, the second half, the third most of it.
-    return _FULL if worth >= 0.7 else _HALF if worth >= 0.35 else _LEAST
+    return _FULL if worth >= 0.7 else _HALF if worth >= 0.35 else LEAST

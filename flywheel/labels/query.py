@@ -8,8 +8,9 @@ from typing import Any
 
 from flywheel.config_labels import LabelPolicy
 from flywheel.labels.evidence import current, read_evidence
-from flywheel.labels.policy import CONFLICT, make_label
+from flywheel.labels.policy import make_label
 from flywheel.labels.targets import answer_text, feedback_by_target
+from flywheel.labels.verdict import CONFLICT
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 from flywheel.store.segments import query

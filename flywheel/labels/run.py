@@ -11,8 +11,9 @@ from flywheel.config import Config
 from flywheel.config_labels import LabelPolicy
 from flywheel.labels.authors import Said, reliability
 from flywheel.labels.evidence import current, read_evidence
-from flywheel.labels.policy import CONFLICT, UNSURE, Target, make_label, policy_digest, withdrawn
+from flywheel.labels.policy import UNSURE, make_label, policy_digest, withdrawn
 from flywheel.labels.targets import answers_by_user, feedback_by_target, target_rows
+from flywheel.labels.verdict import CONFLICT, Target
 from flywheel.labels.versions import append_versions, current_digests, last_seq, load_position
 from flywheel.store.compaction import compact, sweep
 from flywheel.store.digests import digest

@@ -14,8 +14,8 @@ from typing import Any
 
 from flywheel.config_labels import LabelPolicy
 from flywheel.labels.evidence import Row
-from flywheel.labels.policy import Target
 from flywheel.labels.signs import begins, find_signs
+from flywheel.labels.verdict import Target
 from flywheel.store.home import Home
 from flywheel.store.registry import Registry
 from flywheel.store.segments import query, read_rows

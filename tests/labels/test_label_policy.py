@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flywheel.config_labels import LabelPolicy
-from flywheel.labels.policy import CONFLICT, REFUSAL, UNSURE, Target, make_label, policy_digest
+from flywheel.labels.policy import UNSURE, make_label, policy_digest
+from flywheel.labels.verdict import CONFLICT, REFUSAL, Target
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 NOW = START + timedelta(days=8)
@@ -367,6 +368,13 @@ def test_the_word_of_an_author_who_was_often_wrong_weighs_less_and_never_judges(
     assert label(CORRECTION, worth={("user", "a"): 0.2})["use"] == "none"
     assert label(CORRECTION, worth=worth, audit=True)["use"] == "none"
     assert label(CORRECTION, worth={("user", "b"): 0.5}, audit=True)["use"] == "eval"
+
+
+def test_who_is_not_believed_brings_nobody_into_a_conflict() -> None:
+    spam = row("correction", text="spam", author="mallory")
+    assert label(CORRECTION, spam)["reasons"][0] == CONFLICT
+    found = label(CORRECTION, spam, worth={("user", "mallory"): 0.2})
+    assert (found["use"], found["chosen"]) == ("sft", "sales")
 
 
 def test_a_label_waits_longest_for_what_may_still_change() -> None:
