@@ -17,7 +17,8 @@ from flywheel.datasets.rows import ANONYMOUS, KINDS, SFT, Row
 
 PER_USER_AND_CLUSTER = 3
 SMALLEST_SHARE_CAP = 5
-"""Rows one user may always have (unless `max_per_user` is less): 2 % of a first loop's 60 rows would be one."""
+"""Rows one user, or cluster, may always have unless the absolute cap is less: 2 % of a first loop's 60 rows would be
+one."""
 
 
 @dataclass
@@ -60,8 +61,8 @@ class Capped:
 def cap(rows: Iterable[Row], policy: DataPolicy) -> Capped:
     """Apply the caps to each kind of row; which rows stay depends on weight and digest, not on order.
 
-    The share is of the rows that stay, so the cap is the largest c with c <= max(floor, ceil(max_user_share * kept(c)))
-    and c <= max_per_user: lowering c lowers what is kept, which may lower c again.
+    A share is of the rows that stay, so a cap is the largest c with c <= max(floor, ceil(share * kept(c))) that is not
+    above the absolute one: lowering c lowers what is kept, which may lower c again.
     """
     ordered = sorted(rows, key=lambda row: row.preference)
     found = {kind: _cap([row for row in ordered if row.kind == kind], policy) for kind in KINDS}
@@ -83,13 +84,21 @@ class _Admitted:
 
 
 def _cap(ordered: list[Row], policy: DataPolicy) -> _Admitted:
-    per_user = policy.max_per_user
+    per_user, per_cluster = policy.max_per_user, policy.max_per_cluster
     while True:
-        result = _admit(ordered, Quota(per_user, policy.max_per_cluster))
-        allowed = max(SMALLEST_SHARE_CAP, math.ceil(policy.max_user_share * len(result.rows)))
-        if per_user <= allowed:
+        result = _admit(ordered, Quota(per_user, per_cluster))
+        kept = len(result.rows)
+        lower = (
+            min(per_user, _share(policy.max_user_share, kept)),
+            min(per_cluster, _share(policy.max_cluster_share, kept)),
+        )
+        if lower == (per_user, per_cluster):
             return result
-        per_user = allowed
+        per_user, per_cluster = lower
+
+
+def _share(share: float, kept: int) -> int:
+    return max(SMALLEST_SHARE_CAP, math.ceil(share * kept))
 
 
 def _admit(ordered: list[Row], quota: Quota) -> _Admitted:

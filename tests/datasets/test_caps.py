@@ -53,10 +53,18 @@ def test_one_user_has_at_most_three_rows_of_a_cluster() -> None:
 
 
 def test_a_cluster_is_capped_over_all_users_and_the_unknown_too() -> None:
-    capped = cap([row(n, "" if n % 2 else f"u{n}", "same") for n in range(50)], DataPolicy())
+    capped = cap([row(n, "" if n % 2 else f"u{n}", "same") for n in range(50)], DataPolicy(max_cluster_share=1))
     assert len(capped.rows) == 20
     assert capped.dropped == {"cluster_cap": 30}
     assert capped.users == 0
+
+
+def test_a_cluster_has_at_most_its_share_and_a_few_rows_in_any_case() -> None:
+    flood = [row(n, f"u{n}", "same") for n in range(50)]
+    others = [row(n, f"u{n}") for n in range(100, 180)]
+    assert cap(flood, DataPolicy()).dropped == {"cluster_cap": 45}
+    kept = cap([*flood, *others], DataPolicy(max_cluster_share=0.1)).rows
+    assert sum(one.cluster_id == "same" for one in kept) == 9  # a tenth of 89
 
 
 def test_unknown_users_are_not_one_user() -> None:
