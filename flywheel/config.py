@@ -17,11 +17,11 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from flywheel.config_logs import ColumnMap, LogEntry, Section
-from flywheel.config_values import address, is_cron, is_url
+from flywheel.config_values import address, is_cron, is_url, variable_name
+from flywheel.config_verify import JudgeEntry, VerifierEntry, each_once
 from flywheel.errors import ConfigError
 
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
 
@@ -36,6 +36,13 @@ class LabelPolicy(Section):
         min_length=1,
         description="whose labels may put an audited interaction into the gate or golden suite",
     )
+    verifiers: tuple[VerifierEntry, ...] = Field((), description="what tells right answers from wrong ones by itself")
+    judge: JudgeEntry | None = Field(None, description="a model that says which answers are good")
+
+    @field_validator("verifiers")
+    @classmethod
+    def _names(cls, verifiers: tuple[VerifierEntry, ...]) -> tuple[VerifierEntry, ...]:
+        return each_once(verifiers)
 
 
 class DataPolicy(Section):
@@ -161,9 +168,7 @@ class TaskConfig(Section):
     @field_validator("engine_key_env")
     @classmethod
     def _a_variable(cls, value: str | None) -> str | None:
-        if value is not None and not VARIABLE_NAME.match(value):  # a key itself would be one in most cases
-            raise ValueError("expected the name of an environment variable, such as VLLM_API_KEY, never the key itself")
-        return value
+        return None if value is None else variable_name(value)
 
     @field_validator("logs")
     @classmethod
@@ -337,7 +342,11 @@ def _rebase(task: TaskConfig, folder: Path) -> TaskConfig:
     if suites.golden_file is not None:
         suites = suites.model_copy(update={"golden_file": str(folder / suites.golden_file)})
     logs = tuple(log.model_copy(update={"path": _place(log.path, folder)}) for log in task.logs)
-    return task.model_copy(update={"logs": logs, "suites": suites})
+    labels = task.labels
+    if labels.verifiers:
+        verifiers = tuple(entry.based_in(folder) for entry in labels.verifiers)
+        labels = labels.model_copy(update={"verifiers": verifiers})
+    return task.model_copy(update={"logs": logs, "suites": suites, "labels": labels})
 
 
 def _place(path: str, folder: Path) -> str:
@@ -361,7 +370,7 @@ def _known_keys(parents: tuple[Any, ...], model: type[BaseModel]) -> list[str]:
         if not held:
             return []
         model = held[0]
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _within(annotation: Any) -> list[type]:

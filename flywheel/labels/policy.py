@@ -72,8 +72,9 @@ class Target:
 
 @lru_cache(maxsize=64)
 def policy_digest(policy: LabelPolicy) -> str:
-    """Digest of the policy and of the rules in this module."""
-    return digest({"policy": policy.model_dump(mode="json"), "rules": RULES_VERSION})
+    """Digest of the policy and of the rules in this module. What verifiers and judges say comes as feedback."""
+    said = policy.model_dump(mode="json", exclude={"verifiers", "judge"})
+    return digest({"policy": said, "rules": RULES_VERSION})
 
 
 def matures_at(target: Target, rows: Sequence[Row], policy: LabelPolicy) -> datetime:
