@@ -1,11 +1,14 @@
-"""Asset ``labels``: what the labelling policy makes of the feedback."""
+"""Asset ``labels``: what the labelling policy makes of the feedback, that of verifiers and the judge included."""
+
+from typing import Any
 
 import dagster as dg
 
 from assets.deployment import Deployment
-from assets.metadata import counts, name_of, numbers
+from assets.metadata import counts, name_of, numbers, table
 from assets.steps import intake_step
 from flywheel.labels import policy_digest, run_labels
+from flywheel.labels.verify import VerifyReport, run_verifiers
 from flywheel.store.digests import digest
 
 
@@ -22,10 +25,11 @@ def labels(task: str) -> dg.AssetsDefinition:
     def _labels(context: dg.AssetExecutionContext, deployment: Deployment) -> dg.MaterializeResult[None]:
         """One label per interaction that has feedback and has matured: a target, or the reason why there is none.
 
-        Labels are a pure function of feedback and policy. A label that changes becomes a new numbered version; the
-        loop sensor counts those.
+        First the task's verifiers and its judge speak about answers that are new. Labels are a pure function of
+        feedback and policy. A label that changes becomes a new numbered version; the loop sensor counts those.
         """
         with intake_step(context, deployment) as opened:
+            verified = run_verifiers(opened.config, opened.home, opened.registry, task, say=context.log.info)
             report = run_labels(opened.config, opened.home, opened.registry, task)
             policy = policy_digest(opened.config.task(task).labels)
         context.log.info(f"{report.new_versions} new label versions; {report.waiting} not mature yet")
@@ -36,8 +40,21 @@ def labels(task: str) -> dg.AssetsDefinition:
                 "by_use": counts(report.by_use, "use"),
                 "by_source": counts(report.by_source, "source"),
                 "policy": name_of(policy),
+                **_verified(verified),
             },
             data_version=dg.DataVersion(digest([policy, report.last_seq])),
         )
 
     return _labels
+
+
+def _verified(report: VerifyReport) -> dict[str, Any]:
+    """What verifiers and judges said; nothing for a task that has none."""
+    if not report.authors:
+        return {}
+    return {
+        "verifiers/said": report.said,
+        "verifiers": table([own.row() for own in report.authors.values()]),
+        "judges": table(report.judges),
+        "verifiers/notes": dg.MetadataValue.text("; ".join(report.notes) or "-"),
+    }

@@ -18,11 +18,10 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from flywheel.config_labels import LabelPolicy
 from flywheel.config_logs import ColumnMap, LogEntry, Section
-from flywheel.config_values import address, is_cron, is_url
+from flywheel.config_values import address, is_cron, is_url, variable_name
 from flywheel.errors import ConfigError
 
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class DataPolicy(Section):
@@ -154,9 +153,7 @@ class TaskConfig(Section):
     @field_validator("engine_key_env")
     @classmethod
     def _a_variable(cls, value: str | None) -> str | None:
-        if value is not None and not VARIABLE_NAME.match(value):  # a key itself would be one in most cases
-            raise ValueError("expected the name of an environment variable, such as VLLM_API_KEY, never the key itself")
-        return value
+        return None if value is None else variable_name(value)
 
     @field_validator("logs")
     @classmethod
@@ -332,7 +329,11 @@ def _rebase(task: TaskConfig, folder: Path) -> TaskConfig:
     if data.anchors is not None:
         data = data.model_copy(update={"anchors": str(folder / data.anchors)})
     logs = tuple(log.model_copy(update={"path": _place(log.path, folder)}) for log in task.logs)
-    return task.model_copy(update={"logs": logs, "suites": suites, "data": data})
+    labels = task.labels
+    if labels.verifiers:
+        verifiers = tuple(entry.based_in(folder) for entry in labels.verifiers)
+        labels = labels.model_copy(update={"verifiers": verifiers})
+    return task.model_copy(update={"logs": logs, "suites": suites, "data": data, "labels": labels})
 
 
 def _place(path: str, folder: Path) -> str:
@@ -356,7 +357,7 @@ def _known_keys(parents: tuple[Any, ...], model: type[BaseModel]) -> list[str]:
         if not held:
             return []
         model = held[0]
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _within(annotation: Any) -> list[type]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from flywheel.config_logs import Section
+from flywheel.config_verify import JudgeEntry, VerifierEntry, each_once
 
 StrongSource = Literal["reviewer", "verifier", "outcome", "correction"]
 Source = Literal["verifier", "reviewer", "correction", "outcome", "thumb", "implicit", "judge"]
@@ -130,6 +131,13 @@ class LabelPolicy(Section):
     )
     edits: EditPolicy = EditPolicy()
     phrases: PhrasePolicy = PhrasePolicy()
+    verifiers: tuple[VerifierEntry, ...] = Field((), description="what tells right answers from wrong ones by itself")
+    judge: JudgeEntry | None = Field(None, description="a model that says which answers are good")
+
+    @field_validator("verifiers")
+    @classmethod
+    def _names(cls, verifiers: tuple[VerifierEntry, ...]) -> tuple[VerifierEntry, ...]:
+        return each_once(verifiers)
 
     def hours(self, source: Source) -> float:
         """How long after an answer evidence of this source may still change."""

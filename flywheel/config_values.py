@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 CRON_NAMES = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 CRON_FIELDS = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, MONTHS), (0, 7, WEEKDAYS))
@@ -26,8 +27,12 @@ def place_without_password(place: str) -> str:
     return place
 
 
-def address(text: str) -> str:
-    """An engine's URL without the slash at its end. What it says is never quoted: it may hold a password."""
+def address(text: str, key_env: str = "engine_key_env") -> str:
+    """An engine's URL without the slash at its end. What it says is never quoted: it may hold a password.
+
+    Args:
+        key_env: the setting that names where its key is.
+    """
     try:
         url = urlsplit(text)
         wrong = url.scheme not in ("http", "https") or not url.hostname or url.port == 0
@@ -36,8 +41,15 @@ def address(text: str) -> str:
     if wrong or re.search(r"[^!-~]", text):
         raise ValueError("expected an address such as http://vllm:8000/v1")
     if url.username is not None or url.password is not None or url.query or url.fragment or text.endswith(("?", "#")):
-        raise ValueError("an address holds no user, query or fragment; a key goes where engine_key_env says")
+        raise ValueError(f"an address holds no user, query or fragment; a key goes where {key_env} says")
     return text.rstrip("/")
+
+
+def variable_name(text: str) -> str:
+    """The name of an environment variable. What it says is never quoted: it may be the key itself."""
+    if not _VARIABLE.match(text):
+        raise ValueError("expected the name of an environment variable, such as VLLM_API_KEY, never the key itself")
+    return text
 
 
 def is_cron(text: str) -> bool:

@@ -39,6 +39,10 @@ class IntakeError(FlywheelError, ValueError):
     """A source as a whole cannot be read (single bad records go to quarantine instead)."""
 
 
+class VerifierError(FlywheelError, RuntimeError):
+    """A verifier fails on answer after answer, so that its silence would be taken for a word."""
+
+
 class DatasetError(FlywheelError, ValueError):
     """A dataset cannot be built from what there is."""
 

@@ -16,6 +16,7 @@ REFINES = {
     "StaleAttempt": RuntimeError,
     "HomeBusy": RuntimeError,
     "IntakeError": ValueError,
+    "VerifierError": RuntimeError,
     "DatasetError": ValueError,
     "TrainingError": RuntimeError,
     "EvaluationError": RuntimeError,

@@ -15,6 +15,7 @@ from flywheel.cli import (
     gate,
     intake,
     keys,
+    labels,
     loop,
     model,
     review,
@@ -43,6 +44,7 @@ app.command("erase")(erase.erase)
 app.add_typer(loop.app, name="loop")
 app.add_typer(intake.app, name="intake")
 app.add_typer(feedback.app, name="feedback")
+app.add_typer(labels.app, name="labels")
 app.add_typer(review.app, name="review")
 app.add_typer(champion.app, name="champion")
 app.add_typer(model.app, name="model")

@@ -50,6 +50,10 @@ def check(config: ConfigOption = None) -> None:
 
             items = read_golden_file(Path(task.suites.golden_file))
             typer.echo(f"{name}: {len(items)} golden items in {task.suites.golden_file}")
+        if task.labels.verifiers:
+            from flywheel.labels.verify import load_all
+
+            load_all(task.labels.verifiers)
         for log in task.logs:
             if not path_source(log.path).files:
                 typer.echo(f"{name}: nothing is at {log.path} yet; it is read as soon as something is", err=True)

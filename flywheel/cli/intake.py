@@ -59,9 +59,11 @@ def run(task: TaskOption, config: ConfigOption = None, as_json: JsonOption = Fal
     """Read what is new in the gateway's log and the task's own logs, then bring the labels up to date."""
     from flywheel.intake import run_intake
     from flywheel.labels import run_labels
+    from flywheel.labels.verify import run_verifiers
 
     with stoppable() as taken, opened(config, task) as o:
         report = run_intake(o.config, o.home, o.registry, task, run=run_name("manual"), progress=taken, waits=waiting)
+        run_verifiers(o.config, o.home, o.registry, task, say=say)
         labels = run_labels(o.config, o.home, o.registry, task)
     show_run(report, labels, as_json)
 
@@ -210,12 +212,14 @@ def backfill(
     """
     from flywheel.intake import run_backfill
     from flywheel.labels import run_labels
+    from flywheel.labels.verify import run_verifiers
 
     days = _day("--from", first), _day("--to", last)
     then = "what is stored is a duplicate when the same command begins anew"
     with stoppable(then) as taken, opened(config, task) as o:
         with progress("reading again", taken) as told:
             report = run_backfill(o.config, o.home, o.registry, task, *days, run=run_name("backfill"), progress=told)
+        run_verifiers(o.config, o.home, o.registry, task, say=say)
         labels = run_labels(o.config, o.home, o.registry, task)
     show_run(report, labels, as_json)
 
@@ -294,11 +298,13 @@ def _day(option: str, typed: str) -> date:
 def _round(o: Opened, task: str, as_json: bool) -> None:
     from flywheel.intake import run_intake, unread_bytes
     from flywheel.labels import labels_due, run_labels
+    from flywheel.labels.verify import run_verifiers
 
     due = labels_due(o.registry, task, o.config.task(task).labels)
     if not due and not unread_bytes(o.config, o.home, o.registry, task):
         return
     report = run_intake(o.config, o.home, o.registry, task, run=run_name("tail"))
+    run_verifiers(o.config, o.home, o.registry, task, say=say)
     labels = run_labels(o.config, o.home, o.registry, task)
     total = report.total
     if not total.read and not labels.new_versions:

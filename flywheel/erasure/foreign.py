@@ -19,6 +19,7 @@ from flywheel.intake.places import Readable
 from flywheel.intake.reader import FileFault, Line
 from flywheel.intake.records import BadRecord, Context, Dropped, InteractionRecord, Record, SkippedRecord
 from flywheel.intake.sources import GATEWAY, Source, configured, path_source
+from flywheel.labels.verify.words import STAGE
 from flywheel.labels.versions import SOURCE
 from flywheel.store.registry import Registry, schema
 
@@ -63,7 +64,7 @@ def _sources(config: Config, registry: Registry, task: str) -> list[Source]:
     table = schema.sources
     with registry.read() as tx:
         known = {row["source"] for row in tx.rows(sa.select(table.c.source).where(table.c.task == task))}
-    imported = known - {GATEWAY, SOURCE} - {source.name for source in ours}
+    imported = known - {GATEWAY, SOURCE, STAGE} - {source.name for source in ours}
     return ours + [path_source(name, home=home) for name in sorted(imported)]
 
 

@@ -44,8 +44,9 @@ NOBODY_SAID = "nobody has said what would have been right"
 
 @lru_cache(maxsize=64)
 def policy_digest(policy: LabelPolicy) -> str:
-    """Digest of the policy and of the rules here and in `verdict`."""
-    return digest({"policy": policy.model_dump(mode="json"), "rules": RULES_VERSION})
+    """Digest of the policy and of the rules here and in `verdict`. What verifiers and judges say comes as feedback."""
+    said = policy.model_dump(mode="json", exclude={"verifiers", "judge"})
+    return digest({"policy": said, "rules": RULES_VERSION})
 
 
 def matures_at(target: Target, rows: Sequence[Row], evidence: Sequence[Evidence], policy: LabelPolicy) -> datetime:

@@ -14,6 +14,7 @@ from flywheel.labels.evidence import current, read_evidence
 from flywheel.labels.policy import UNSURE, make_label, policy_digest, withdrawn
 from flywheel.labels.targets import answers_by_user, feedback_by_target, target_rows
 from flywheel.labels.verdict import CONFLICT, Target
+from flywheel.labels.verify import verifiers_due
 from flywheel.labels.versions import append_versions, current_digests, last_seq, load_position
 from flywheel.store.compaction import compact, sweep
 from flywheel.store.digests import digest
@@ -88,16 +89,19 @@ def run_labels(
 
 
 def labels_due(registry: Registry, task: str, policy: LabelPolicy, *, now: datetime | None = None) -> bool:
-    """Whether ``run_labels`` would have work: new feedback, another policy, or a label that has matured since.
+    """Whether the stage would have work: new feedback, another policy, a label that has matured since, or answers that
+    a verifier or the judge has not looked at.
 
-    Reads the registry only.
+    Reads the registry, and the files that verifiers name.
     """
+    now = now or datetime.now(UTC)
     with registry.read() as tx:
         seen, position = _seen(tx, task, policy), load_position(tx, task)
     if not position or position["seen"] != seen:
         return True
     until = position["until"]
-    return bool(until) and (now or datetime.now(UTC)) >= datetime.fromisoformat(until)
+    matured = bool(until) and now >= datetime.fromisoformat(until)
+    return matured or verifiers_due(registry, task, policy, now)
 
 
 @dataclass

@@ -91,20 +91,20 @@ SOURCE = "#labels"
 """Under this name the label stage keeps its own position among a task's sources."""
 
 
-def load_position(tx: Transaction, task: str) -> dict[str, Any]:
-    """What the label stage stored last; empty at first."""
+def load_position(tx: Transaction, task: str, stage: str = SOURCE) -> dict[str, Any]:
+    """What the label stage, or one that speaks before it, stored last; empty at first."""
     table = schema.sources
-    found = tx.scalar(sa.select(table.c.position).where(table.c.task == task, table.c.source == SOURCE))
+    found = tx.scalar(sa.select(table.c.position).where(table.c.task == task, table.c.source == stage))
     return dict(found) if found else {}
 
 
-def store_position(tx: Transaction, task: str, position: dict[str, Any]) -> None:
-    """Store the label stage's position."""
+def store_position(tx: Transaction, task: str, position: dict[str, Any], stage: str = SOURCE) -> None:
+    """Store the stage's position."""
     table = schema.sources
-    mine = sa.and_(table.c.task == task, table.c.source == SOURCE)
+    mine = sa.and_(table.c.task == task, table.c.source == stage)
     values = {"position": position, "watermark": "", **tx.stamp()}
     if not tx.execute(sa.update(table).where(mine).values(**values)):
-        tx.execute(sa.insert(table).values(task=task, source=SOURCE, **values))
+        tx.execute(sa.insert(table).values(task=task, source=stage, **values))
 
 
 def reread_next_time(tx: Transaction, task: str) -> None:

@@ -10,6 +10,7 @@ from flywheel.config import Config
 from flywheel.errors import TrainingError
 from flywheel.intake import run_intake
 from flywheel.labels import run_labels
+from flywheel.labels.verify import run_verifiers
 from flywheel.loops.candidate import finish_candidate, plan_candidate
 from flywheel.loops.champion import champion_stage
 from flywheel.loops.claims import enter, finish
@@ -34,6 +35,7 @@ def run_loop(config: Config, home: Home, registry: Registry, task: str, *, run_i
     intake and labels when an engine that is not ours answers the task.
     """
     run_intake(config, home, registry, task, run=run_id)
+    run_verifiers(config, home, registry, task, say=say)
     labels = run_labels(config, home, registry, task)
     say(f"labels: {labels.total} ({labels.new_versions} new versions)")
     refuse_elsewhere(config, task)

@@ -177,11 +177,12 @@ def test_the_rating_from_one_to_ten_stands_beside_the_thumb_and_not_in_its_place
 ) -> None:
     from datetime import UTC, datetime
 
+    from flywheel.config_labels import EditPolicy
     from flywheel.labels.evidence import current, read_evidence
 
     take_in(open_webui.records[:1])
     rows = [one for one in stored("feedback") if one["target_id"] == "m-3"]
-    evidence = read_evidence(current(rows, datetime.now(UTC)), "delivery")
+    evidence = read_evidence(current(rows, datetime.now(UTC)), "delivery", EditPolicy())
     assert [(item.source, item.good) for item in evidence] == [("thumb", True)]
 
 
