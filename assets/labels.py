@@ -2,10 +2,11 @@
 
 import dagster as dg
 
-from assets.deployment import Deployment
+from assets.deployment import Deployment, Opened
 from assets.metadata import counts, name_of, numbers
 from assets.steps import intake_step
 from flywheel.labels import policy_digest, run_labels
+from flywheel.release.replicas import live
 from flywheel.store.digests import digest
 
 
@@ -28,6 +29,7 @@ def labels(task: str) -> dg.AssetsDefinition:
         with intake_step(context, deployment) as opened:
             report = run_labels(opened.config, opened.home, opened.registry, task)
             policy = policy_digest(opened.config.task(task).labels)
+            review = _review_page(opened, task)
         context.log.info(f"{report.new_versions} new label versions; {report.waiting} not mature yet")
         return dg.MaterializeResult(
             metadata={
@@ -36,8 +38,18 @@ def labels(task: str) -> dg.AssetsDefinition:
                 "by_use": counts(report.by_use, "use"),
                 "by_source": counts(report.by_source, "source"),
                 "policy": name_of(policy),
+                "review": dg.MetadataValue.url(review),
             },
             data_version=dg.DataVersion(digest([policy, report.last_seq])),
         )
 
     return _labels
+
+
+def _review_page(opened: Opened, task: str) -> str:
+    """Where a person labels what waits for review: on the gateway that runs, or where one would."""
+    with opened.registry.read() as tx:
+        replicas = live(tx)
+    gateway = opened.config.gateway
+    root = replicas[0].url if replicas else f"http://{gateway.host}:{gateway.port}"
+    return f"{root}/review?task={task}"

@@ -24,7 +24,7 @@ COMMANDS = [
     ["loop", "list"], ["loop", "show"], ["intake", "run"], ["intake", "import"], ["intake", "tail"],
     ["intake", "history"], ["intake", "backfill"], ["intake", "quarantine", "list"], ["intake", "quarantine", "show"],
     ["intake", "quarantine", "replay"], ["feedback", "add"],
-    ["review", "list"], ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"],
+    ["review"], ["review", "list"], ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"],
     ["keys", "create"], ["keys", "list"], ["keys", "revoke"], ["config", "check"], ["config", "show"],
 ]  # fmt: skip
 
