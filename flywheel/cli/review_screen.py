@@ -17,8 +17,8 @@ ASKING_KEYS = "What is right? Its key, e to type it, n if you cannot say, Enter 
 FINISHED_KEYS = "u undo   q quit   Enter looks again"
 
 ROLE_WIDTH = 10
-EARLIER_LINES, MESSAGE_LINES = 4, 16
-"""Lines that are shown of an earlier message, and of the last message and the answer, until all is asked for."""
+EARLIER, EARLIER_LINES, MESSAGE_LINES = 3, 4, 16
+"""What is shown until all is asked for: earlier messages, lines of each, lines of the last message and the answer."""
 
 
 def draw_item(
@@ -37,6 +37,9 @@ def draw_item(
     console.print(Text(f"{sitting.task}   {place}, {sitting.today} labelled today   {why}"))
     console.print(Rule(style="dim", characters="-"))
     *earlier, last = item["turns"] or [{"role": "", "text": ""}]
+    if not whole and len(earlier) > EARLIER + 1:
+        console.print(Text(f"... {len(earlier) - EARLIER} earlier messages, + shows them", style="dim italic"))
+        earlier = earlier[-EARLIER:]
     for turn in earlier:
         _turn(console, turn["role"], turn["text"], "dim", None if whole else EARLIER_LINES)
     most = None if whole else MESSAGE_LINES
@@ -60,7 +63,7 @@ def _turn(console: Console, role: str, text: str, style: str, most: int | None) 
     """A message beside its role, folded at the console's width; lines beyond ``most`` are counted."""
     shown = Text(printable(text.replace("\r\n", "\n").expandtabs(4)) or "(no text)", style=style)
     lines = list(shown.wrap(console, max(20, console.width - ROLE_WIDTH), overflow="fold"))
-    if most is not None and len(lines) > most:
+    if most is not None and len(lines) > most + 1:  # one line takes no more room than the note about it
         lines = [*lines[:most], Text(f"... {len(lines) - most} more lines, + shows them", style="dim italic")]
     head = Text(printable(role).replace("\n", " "), style="dim")
     head.truncate(ROLE_WIDTH - 1)

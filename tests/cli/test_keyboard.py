@@ -47,8 +47,15 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal() -> Iterator[Terminal]:
+def typed_before() -> bytes:
+    """What is typed before the program runs."""
+    return b""
+
+
+@pytest.fixture
+def terminal(typed_before: bytes) -> Iterator[Terminal]:
     ours, theirs = os.openpty()
+    os.write(ours, typed_before)
 
     def take_it() -> None:
         os.setsid()
@@ -87,7 +94,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
     assert terminal.is_as_before()
 
 
+@pytest.mark.parametrize("typed_before", [b"yyy", b"y\n"])
 def test_what_was_typed_before_the_question_is_no_answer(terminal: Terminal) -> None:
-    os.write(terminal.ours, b"yyy")
     terminal.send_when_asked(b"n")
     assert "got 'n'" in terminal.said()

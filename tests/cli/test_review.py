@@ -180,7 +180,8 @@ def test_an_unknown_key_and_a_refusal_leave_the_item_where_it_is(make_review: An
 def test_everything_fits_80_columns_and_long_texts_are_cut_until_all_is_asked_for(
     make_review: Any, records: Any
 ) -> None:
-    early = [{"role": role, "content": f"{role} said " + "much " * 200} for role in ("system", "user", "assistant")]
+    roles = ("system", "user", "assistant", "user", "assistant")
+    early = [{"role": role, "content": f"{role} said " + "much " * 200} for role in roles]
     last = {"role": "user", "content": "最後 " * 30 + "word" * 400 + "\nEND OF MESSAGE"}
     call = records.call(0, "answer " * 2000 + "END OF ANSWER", request={"messages": [*early, last]})
     review = make_review(call)
@@ -188,8 +189,9 @@ def test_everything_fits_80_columns_and_long_texts_are_cut_until_all_is_asked_fo
     for shown in (cut, whole):
         assert all(cell_len(line) <= 80 for line in shown.splitlines())
     assert "more lines, + shows them" in cut and "END OF MESSAGE" not in cut and "END OF ANSWER" not in cut
+    assert "2 earlier messages, + shows them" in cut and "system said" not in cut
     assert len(cut.splitlines()) < 60
-    assert "END OF MESSAGE" in whole and "END OF ANSWER" in whole
+    assert all(text in whole for text in ("END OF MESSAGE", "END OF ANSWER", "system said"))
 
 
 def test_no_text_of_the_log_steers_the_terminal(make_review: Any, records: Any) -> None:

@@ -16,13 +16,11 @@ let drawn = null; // the item on the screen
 
 const at = (id) => document.getElementById(id);
 const show = (id, visible) => { at(id).hidden = !visible; };
-const disable = (off) => document.querySelectorAll("button").forEach((button) => { button.disabled = off; });
 
 // One thing at a time: a key pressed while another is being stored would count for an item that nobody has seen.
 async function alone(work) {
   if (busy) return;
   busy = true;
-  disable(true);
   let problem = null;
   try {
     await work();
@@ -33,7 +31,6 @@ async function alone(work) {
     problem = error;
   } finally {
     busy = false;
-    disable(false);
   }
   if (problem?.refused || drawn === null && problem && !sitting.past.length) leave(problem);
   else draw(problem);
@@ -62,14 +59,15 @@ function actOnItem(key) {
 }
 
 function write(text) {
-  for (const id of ["question", "choices", "keys"]) show(id, false);
+  for (const id of ["choose", "keys"]) show(id, false);
   show("writing", true);
   at("right").value = text;
   at("right").focus();
 }
 
 function closeWriting() {
-  for (const id of ["question", "choices", "keys"]) show(id, true);
+  show("choose", sitting?.choices.length > 0);
+  show("keys", true);
   show("writing", false);
 }
 
@@ -83,6 +81,13 @@ function plain(text) {
   const hidden =
     /[\p{Cs}\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
   return text.replace(/\r\n/g, "\n").replace(hidden, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+}
+
+// A long name may be broken where its words end.
+function words(text) {
+  const made = element("span", "");
+  made.append(...text.split(/(?<=[_/.:-])/).flatMap((word) => [word, element("wbr", "")]));
+  return made;
 }
 
 function element(name, text, ...children) {
@@ -101,7 +106,7 @@ function turn({ role, text }) {
 }
 
 function button(key, text) {
-  const made = element("button", "", element("kbd", key === "Escape" ? "Esc" : key), element("span", text));
+  const made = element("button", "", element("kbd", key === "Escape" ? "Esc" : key), words(text));
   made.type = "button";
   made.dataset.key = key;
   made.addEventListener("click", () => act(key));
@@ -128,7 +133,11 @@ function draw(problem = null) {
 
 function drawKeys() {
   const { item, choices, past } = sitting;
-  at("question").textContent = item && asking ? "What is the right answer?" : "";
+  document.body.classList.toggle("choosing", item !== undefined && choices.length > 0);
+  show("choose", choices.length > 0 && at("writing").hidden);
+  at("choose").classList.toggle("asking", asking);
+  at("question").textContent = asking ? "Wrong. What is right?" : "Or what would be right";
+  if (asking) at("question").scrollIntoView({ block: "nearest" });
   at("choices").replaceChildren(...(item ? choices : []).map((choice, place) => {
     const made = button(CHOICE_KEYS[place], plain(choice));
     made.classList.toggle("same", choice === item.answer.trim());
@@ -154,6 +163,8 @@ function drawItem(item) {
   at("answer").querySelector("p").textContent = plain(item.answer) || "(no text)";
   at("item").focus({ preventScroll: true });
   scrollTo(0, 0);
+  const hidden = at("answer").getBoundingClientRect().bottom > at("desk").getBoundingClientRect().top;
+  if (hidden) at("asked").scrollIntoView();
 }
 
 function drawFinished(problem) {
@@ -188,7 +199,7 @@ function leave(problem = null) {
 function signIn() {
   const author = at("author").value.trim();
   const key = at("key").value.trim();
-  if (!author) return;
+  if (!author || busy) return;
   if (!/^[\x21-\x7e]*$/.test(key)) {
     leave(new Problem("This is no key: it has characters that no key has.", true));
     return;
@@ -221,6 +232,7 @@ document.addEventListener("keydown", (event) => {
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   act(event.key);
+  if (!at("writing").hidden) event.preventDefault(); // else the key would be the first letter there
 });
 
 const stored = JSON.parse(sessionStorage.getItem(STORED_AS) ?? "null");
