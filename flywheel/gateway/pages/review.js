@@ -21,22 +21,30 @@ const show = (id, visible) => { at(id).hidden = !visible; };
 async function alone(work) {
   if (busy) return;
   busy = true;
+  const here = sitting;
   let problem = null;
   try {
     await work();
+  } catch (error) {
+    if (!(error instanceof Problem)) {
+      busy = false;
+      throw error;
+    }
+    problem = error;
+  }
+  if (sitting !== here) return; // the reviewer has left meanwhile
+  busy = false;
+  if (problem === null) {
     asking = false;
     closeWriting();
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    problem = error;
-  } finally {
-    busy = false;
   }
   if (problem?.refused || drawn === null && problem && !sitting.past.length) leave(problem);
   else draw(problem);
 }
 
 function act(key) {
+  if (sitting === null) return;
+  if (key === "q" && !asking) leave();
   if (busy || sitting === null) return;
   const chosen = sitting.item && sitting.choices[CHOICE_KEYS.indexOf(key)];
   if (chosen !== undefined) alone(() => sitting.answer(chosen));
@@ -48,7 +56,6 @@ function act(key) {
 
 function actOnItem(key) {
   if (key === "u") alone(() => sitting.undo());
-  else if (key === "q") leave();
   else if (!sitting.item) return;
   else if (key === "y") alone(() => sitting.right());
   else if (key === "s") alone(() => sitting.skip());
@@ -182,7 +189,7 @@ function leave(problem = null) {
     at("key").value = "";
   }
   sitting = drawn = null;
-  asking = false;
+  asking = busy = false;
   closeWriting();
   for (const where of ["#earlier div", "#asked", "#answer p", "#choices", "#progress", "#right"]) {
     document.querySelector(where).replaceChildren();
@@ -199,7 +206,7 @@ function leave(problem = null) {
 function signIn() {
   const author = at("author").value.trim();
   const key = at("key").value.trim();
-  if (!author || busy) return;
+  if (!author || busy) return; // pressed twice
   if (!/^[\x21-\x7e]*$/.test(key)) {
     leave(new Problem("This is no key: it has characters that no key has.", true));
     return;
