@@ -4,11 +4,12 @@ from typing import Any
 
 import dagster as dg
 
-from assets.deployment import Deployment
+from assets.deployment import Deployment, Opened
 from assets.metadata import counts, name_of, numbers, table
 from assets.steps import intake_step
 from flywheel.labels import policy_digest, run_labels
 from flywheel.labels.verify import VerifyReport, run_verifiers
+from flywheel.release.replicas import live
 from flywheel.store.digests import digest
 
 
@@ -32,6 +33,7 @@ def labels(task: str) -> dg.AssetsDefinition:
             verified = run_verifiers(opened.config, opened.home, opened.registry, task, say=context.log.info)
             report = run_labels(opened.config, opened.home, opened.registry, task)
             policy = policy_digest(opened.config.task(task).labels)
+            review = _review_page(opened, task)
         context.log.info(f"{report.new_versions} new label versions; {report.waiting} not mature yet")
         return dg.MaterializeResult(
             metadata={
@@ -41,6 +43,7 @@ def labels(task: str) -> dg.AssetsDefinition:
                 "by_source": counts(report.by_source, "source"),
                 "policy": name_of(policy),
                 **_verified(verified),
+                "review": dg.MetadataValue.url(review),
             },
             data_version=dg.DataVersion(digest([policy, report.last_seq])),
         )
@@ -58,3 +61,12 @@ def _verified(report: VerifyReport) -> dict[str, Any]:
         "judges": table(report.judges),
         "verifiers/notes": dg.MetadataValue.text("; ".join(report.notes) or "-"),
     }
+
+
+def _review_page(opened: Opened, task: str) -> str:
+    """Where a person labels what waits for review: on the gateway that runs, or where one would."""
+    with opened.registry.read() as tx:
+        replicas = live(tx)
+    gateway = opened.config.gateway
+    root = replicas[0].url if replicas else f"http://{gateway.host}:{gateway.port}"
+    return f"{root}/review?task={task}"

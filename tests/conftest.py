@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import queue
 import shutil
 import signal
 import sys
@@ -389,6 +390,26 @@ def make_wheel(tmp_path: Path, migrated_registry: Path, tiny: ModelDir) -> Itera
     yield make
     for wheel in opened:
         wheel.registry.close()
+
+
+@pytest.fixture
+def gateway_of() -> Iterator[Callable[[Config], str]]:
+    """``gateway_of(config)`` -> the URL of a gateway in this process that runs to the end of the test."""
+    from flywheel.gateway.server import RunningGateway, serve
+
+    started: list[tuple[RunningGateway, threading.Thread]] = []
+
+    def start(config: Config) -> str:
+        ready: queue.SimpleQueue[RunningGateway] = queue.SimpleQueue()
+        thread = threading.Thread(target=serve, args=(config,), kwargs={"on_ready": ready.put}, daemon=True)
+        thread.start()
+        started.append((ready.get(timeout=120), thread))
+        return started[-1][0].url
+
+    yield start
+    for running, thread in started:
+        running.stop()
+        thread.join(60)
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,8 @@ def add(
     config: ConfigOption = None,
 ) -> None:
     """Record one piece of feedback durably, through the running gateway or straight into the log."""
+    from flywheel.cli.gateway_calls import call_gateway, gateway_url
     from flywheel.gateway.offline import record_offline
-    from flywheel.release.replicas import live
 
     body: dict[str, Any] = {"task": task, "kind": kind, "source": source}
     if interaction is not None:
@@ -39,24 +39,11 @@ def add(
     optional = {"value": _value(value), "text": text, "author": author}
     body |= {name: item for name, item in optional.items() if item is not None}
     with opened(config, task) as o:
-        with o.registry.read() as tx:
-            replicas = live(tx)
-        feedback_id = _post(o, replicas[0].url, body) if replicas else record_offline(o.config, o.home, body)
+        if gateway_url(o) is None:
+            feedback_id = record_offline(o.config, o.home, body)
+        else:
+            feedback_id = call_gateway(o, "POST", "/v1/feedback", json=body)["id"]
     typer.echo(feedback_id)
-
-
-def _post(o: Any, url: str, body: dict[str, Any]) -> str:
-    import httpx
-
-    from flywheel.errors import RequestError
-    from flywheel.release.replicas import operator_token
-
-    token = operator_token(o.home)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = httpx.post(f"{url}/v1/feedback", json=body, headers=headers, timeout=30)
-    if not answer.is_success:
-        raise RequestError(answer.json().get("error", {}).get("message", f"the gateway answered {answer.status_code}"))
-    return str(answer.json()["id"])
 
 
 def _value(raw: str | None) -> Any:

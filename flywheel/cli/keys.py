@@ -8,7 +8,7 @@ import typer
 
 from flywheel.cli.shared import ConfigOption, JsonOption, opened, print_json, print_table, when
 
-app = typer.Typer(help="API keys. Scopes: infer, feedback, ingest, read, operate.", no_args_is_help=True)
+app = typer.Typer(help="API keys. Scopes: infer, feedback, ingest, read, review, operate.", no_args_is_help=True)
 
 
 @app.command()

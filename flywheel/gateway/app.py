@@ -15,6 +15,7 @@ from flywheel.gateway.feedback import post_feedback
 from flywheel.gateway.listing import list_models, one_model
 from flywheel.gateway.loopback import LocalOrigin
 from flywheel.gateway.otlp import otlp_routes
+from flywheel.gateway.review import review_routes
 from flywheel.gateway.routing import Down
 from flywheel.gateway.state import Gateway
 
@@ -66,5 +67,6 @@ def create_app(gateway: Gateway) -> FastAPI:
         return Response(gateway.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     app.include_router(otlp_routes(gateway))
+    app.include_router(review_routes(gateway))
     app.include_router(admin_routes(gateway))
     return app

@@ -30,6 +30,7 @@ from flywheel.errors import RequestError, StoreError
 from flywheel.gateway.bodies import read_json
 from flywheel.gateway.errors import from_validation, unavailable
 from flywheel.gateway.identity import task_of
+from flywheel.gateway.keys import Principal, Scope
 from flywheel.gateway.metrics import UNKNOWN
 from flywheel.gateway.state import Gateway
 from flywheel.store.registry.schema import utc_now
@@ -205,15 +206,25 @@ def _task(item: FeedbackItem, config: Config, remembered: Remembered) -> str:
     raise RequestError(message, code="missing_required_parameter", param="task")
 
 
+_VOICES: dict[str, Scope] = {"user": "feedback", "reviewer": "review"}
+"""What a key needs to speak as one of these; for every other source it is ``operate``."""
+
+
+def _demand_voice(principal: Principal, records: list[dict[str, Any]]) -> None:
+    """Raise RequestError (403) unless the caller may speak as the source of each record."""
+    for source in dict.fromkeys(record["source"] for record in records):
+        needed = _VOICES.get(source, "operate")
+        if not principal.allows(needed):
+            message = f"source: this API key lacks the scope `{needed}`, without which it may not post as `{source}`"
+            raise RequestError(message, status=403, code="missing_scope", param="source")
+
+
 async def post_feedback(gateway: Gateway, request: Request) -> JSONResponse:
     """The endpoint. Answers 200 with the ids once everything is on disk."""
-    principal = await gateway.keys.authorize(request.headers.get("authorization"), "feedback")
+    principal = await gateway.keys.authorize(request.headers.get("authorization"), "feedback", "review")
     body = await read_json(request)
     records = parse_feedback(body, gateway.config, gateway.upstreams.task_of)
-    foreign = next((index for index, record in enumerate(records) if record["source"] != "user"), None)
-    if foreign is not None and not principal.allows("operate"):
-        message = "source: only a key with the scope `operate` may post for anyone but `user`"
-        raise RequestError(message, status=403, code="missing_scope", param="source")
+    _demand_voice(principal, records)
     try:
         futures = [asyncio.wrap_future(gateway.wal.append(record)) for record in records]
         # All are waited for, so that no failure is left behind unseen.
@@ -222,6 +233,7 @@ async def post_feedback(gateway: Gateway, request: Request) -> JSONResponse:
                 raise result
     except StoreError:
         raise unavailable("The feedback could not be written to disk; post it again.", "log_unavailable") from None
+    gateway.desk.note(records)
     for record in records:
         gateway.metrics.feedback.labels(record["task"] or UNKNOWN, record["feedback"]["kind"], record["source"]).inc()
     answers = [{"object": "feedback", "id": record["id"], "task": record["task"]} for record in records]

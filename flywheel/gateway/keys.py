@@ -1,9 +1,10 @@
-"""API keys: made once, shown once, stored as a SHA-256 and checked against five scopes.
+"""API keys: made once, shown once, stored as a SHA-256 and checked against six scopes.
 
 ``infer`` asks for completions, ``feedback`` posts the caller's own feedback, ``ingest`` sends telemetry, which may tell
-of any call and its evaluation, ``read`` sees metrics, ``operate`` does everything, also the operator's routes and
-feedback in a reviewer's name. Processes of the same home use the token that the gateway writes at every boot. A home
-that has ever had a key asks for one everywhere, so that revoking the last key locks the door instead of opening it.
+of any call and its evaluation, ``read`` sees metrics, ``review`` sees what waits for review and posts a reviewer's
+feedback, ``operate`` does everything, also the operator's routes and feedback in anybody's name. Processes of the same
+home use the token that the gateway writes at every boot. A home that has ever had a key asks for one everywhere, so
+that revoking the last key locks the door instead of opening it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from flywheel.store.home import Home
 from flywheel.store.registry import Registry, schema
 
 KEYS = schema.keys
-Scope = Literal["infer", "feedback", "ingest", "read", "operate"]
+Scope = Literal["infer", "feedback", "ingest", "read", "review", "operate"]
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
 
 
@@ -128,8 +129,11 @@ class KeyRing:
             return Principal("operator", SCOPES)
         return self._known.get(hashed)
 
-    async def authorize(self, authorization: str | None, scope: Scope | None) -> Principal:
+    async def authorize(self, authorization: str | None, scope: Scope | None, *others: Scope) -> Principal:
         """The caller, from the ``Authorization`` header; scope None asks for any valid key.
+
+        Args:
+            others: scopes of which each will do as well.
 
         Raises RequestError: 401 without a valid key, 403 without the scope.
         """
@@ -146,7 +150,7 @@ class KeyRing:
             principal = self.authenticate(key)
         if principal is None:
             raise RequestError("The API key is not valid.", status=401, code="invalid_api_key")
-        if scope is not None and not principal.allows(scope):
+        if scope is not None and not any(principal.allows(each) for each in (scope, *others)):
             raise RequestError(f"This API key lacks the scope `{scope}`.", status=403, code="missing_scope")
         return principal
 

@@ -1,7 +1,9 @@
 """What counts as this machine, and a lock that keeps web pages out of a gateway without keys.
 
 Any page that is open in a browser on this machine may post to a loopback address, without asking first. The browser
-names the page's origin in that request, which no page can forge; one from elsewhere is refused.
+names the page's origin in that request, which no page can forge; one from elsewhere is refused. Reading is another
+matter: a page whose own name was made to point here may, as far as its browser can tell, and its GET names no origin.
+What such a page must not read also looks at the name by which it was asked for.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def asked_by_local_name(headers: Headers) -> bool:
+    """Whether the header ``Host`` names this machine by a name that is nobody else's to give."""
+    return is_loopback(_host(f"//{headers.get('host', '')}"))
 
 
 class LocalOrigin:

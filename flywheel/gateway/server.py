@@ -26,6 +26,7 @@ from flywheel.gateway.keys import KeyRing, write_operator_token
 from flywheel.gateway.loopback import is_loopback
 from flywheel.gateway.metrics import Metrics
 from flywheel.gateway.replica import LocalReplica
+from flywheel.gateway.review_desk import ReviewDesk
 from flywheel.gateway.routing import Route, Router
 from flywheel.gateway.state import Gateway
 from flywheel.gateway.upstream import Upstreams
@@ -95,7 +96,8 @@ def serve(config: Config, *, on_ready: Callable[[RunningGateway], None] | None =
         replica.enter(url)
         stack.callback(replica.stop_heart)
         replica.reconcile()
-        app = create_app(Gateway(config, wal, router, replica, keys, metrics, upstreams))
+        desk = ReviewDesk(config, home, registry)
+        app = create_app(Gateway(config, wal, router, replica, keys, metrics, upstreams, desk))
         settings = uvicorn.Config(
             app,
             log_config=None,

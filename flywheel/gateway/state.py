@@ -8,6 +8,7 @@ from flywheel.config import Config
 from flywheel.gateway.keys import KeyRing
 from flywheel.gateway.metrics import Metrics
 from flywheel.gateway.replica import LocalReplica
+from flywheel.gateway.review_desk import ReviewDesk
 from flywheel.gateway.routing import Router
 from flywheel.gateway.upstream import Upstreams
 from flywheel.store.wal import WriteAheadLog
@@ -24,3 +25,4 @@ class Gateway:
     keys: KeyRing
     metrics: Metrics
     upstreams: Upstreams
+    desk: ReviewDesk

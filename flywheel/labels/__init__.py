@@ -4,6 +4,7 @@ What is on disk after a crash: the label versions of the last finished run, and 
 registry row names. The next run makes the same versions again.
 """
 
+from flywheel.labels.choices import answer_choices
 from flywheel.labels.digest import labels_digest
 from flywheel.labels.policy import policy_digest
 from flywheel.labels.query import review_queue
@@ -12,6 +13,7 @@ from flywheel.labels.versions import current_labels, last_seq, pending_versions
 
 __all__ = [
     "LabelsReport",
+    "answer_choices",
     "current_labels",
     "labels_digest",
     "labels_due",

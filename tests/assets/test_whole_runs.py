@@ -120,6 +120,20 @@ def test_the_intake_job_reads_the_log_and_shows_that_the_counts_add_up(
     assert again["labels"].metadata["labels/new_versions"].value == 0
 
 
+def test_labels_lead_to_the_page_where_a_person_makes_them(make_wheel: Any, dagster_of: Any, gateway_of: Any) -> None:
+    wheel = make_wheel()
+    wheel.set(engine="http://127.0.0.1:9/v1")  # a gateway without a model will do
+    wheel.talk(0, 2)
+    ui = dagster_of(wheel)
+
+    def link() -> Any:
+        return materialized(ui.launch("intake"))["labels"].metadata["review"].value
+
+    assert link() == "http://127.0.0.1:0/review?task=support_router"
+    url = gateway_of(wheel.config)
+    assert link() == f"{url}/review?task=support_router"
+
+
 def test_no_text_of_the_log_reaches_dagster(judged: Any, dagster_of: Any) -> None:
     ui = dagster_of(judged)
     runs = [ui.launch("intake"), ui.launch("loop", TAGS)]

@@ -25,7 +25,7 @@ COMMANDS = [
     ["intake", "history"], ["intake", "backfill"], ["intake", "quarantine", "list"], ["intake", "quarantine", "show"],
     ["intake", "quarantine", "replay"], ["feedback", "add"],
     ["labels", "list"], ["labels", "verify"], ["labels", "judges"],
-    ["review", "list"], ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"],
+    ["review"], ["review", "list"], ["champion", "show"], ["champion", "history"], ["model", "pull"], ["model", "tiny"],
     ["keys", "create"], ["keys", "list"], ["keys", "revoke"], ["config", "check"], ["config", "show"],
 ]  # fmt: skip
 

@@ -55,6 +55,7 @@ def test_each_scope_opens_its_own_doors_only(world: Any, start_gateway: Any) -> 
         "feedback": lambda http: http.post("/v1/feedback", json=THUMB),
         "ingest": lambda http: http.post("/v1/traces", json={}),
         "read": lambda http: http.get("/metrics"),
+        "review": lambda http: http.get("/review/items", params={"task": TASK, "author": "ann"}),
         "operate": lambda http: http.get("/admin/status"),
     }
     for holder, key in keys.items():
@@ -81,16 +82,21 @@ def test_each_scope_opens_its_own_doors_only(world: Any, start_gateway: Any) -> 
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
 
 
-def test_a_reviewers_word_needs_an_operators_key(world: Any, start_gateway: Any) -> None:
-    keys = {scope: create_key(world.registry, scope, [scope]) for scope in ("feedback", "operate")}
+def test_each_source_of_feedback_needs_a_key_that_may_speak_for_it(world: Any, start_gateway: Any) -> None:
+    keys = {scope: create_key(world.registry, scope, [scope]) for scope in ("feedback", "review", "operate")}
     gateway = start_gateway(world)
-    body = [THUMB, {**THUMB, "source": "reviewer"}]
-    with gateway.http(keys["feedback"]) as http:
-        answer = http.post("/v1/feedback", json=body)
-        assert answer.status_code == 403 and answer.json()["error"]["param"] == "source"
-    assert world.log() == [], "not even the caller's own half was written"
-    with gateway.http(keys["operate"]) as http:
-        assert http.post("/v1/feedback", json=body).status_code == 200
+    user, reviewer, verifier = (THUMB | {"source": source} for source in ("user", "reviewer", "verifier"))
+    for holder, body in (
+        *(("feedback", [user, said]) for said in (reviewer, verifier)),
+        *(("review", [reviewer, said]) for said in (user, verifier)),
+    ):
+        with gateway.http(keys[holder]) as http:
+            answer = http.post("/v1/feedback", json=body)
+            assert answer.status_code == 403 and answer.json()["error"]["param"] == "source"
+    assert world.log() == [], "not even the half that the caller may say was written"
+    for holder, body in (("feedback", [user]), ("review", [reviewer]), ("operate", [user, reviewer, verifier])):
+        with gateway.http(keys[holder]) as http:
+            assert http.post("/v1/feedback", json=body).status_code == 200
 
 
 def test_a_key_made_or_revoked_while_running_counts_within_seconds(world: Any, start_gateway: Any) -> None:
