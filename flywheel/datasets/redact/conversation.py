@@ -26,6 +26,9 @@ PASSES = 8
 """A surrogate may stand next to what then looks like more; a second pass has nothing to do in almost all texts."""
 
 
+Value = tuple[Kind, str]
+
+
 @dataclass(frozen=True)
 class Redacted:
     """A conversation without personal data and secrets, and how many spans of each kind were in it."""
@@ -42,6 +45,7 @@ def redact(
     key: bytes,
     conversation: str,
     policy: RedactPolicy | None = None,
+    public: str | None = None,
 ) -> Redacted:
     """The messages and tools with surrogates for personal data and placeholders for secrets.
 
@@ -53,6 +57,8 @@ def redact(
         key: the deployment's secret.
         conversation: its id; another conversation gives the same value another surrogate.
         policy: what is redacted; everything but names unless it says otherwise.
+        public: a text whose values are nobody's, such as a system prompt with the address of a help desk: they stay
+            wherever they stand. Secrets do not.
 
     Raises:
         ConfigError: names are wanted, and Presidio is not installed.
@@ -70,7 +76,7 @@ def redact(
         _message(message, note)
     for tool in tools or ():
         _tool(tool, note)
-    replaced = _Redactor(key, conversation, policy).replace(texts)
+    replaced = _Redactor(key, conversation, policy, public).replace(texts)
     if not replaced:
         return same
 
@@ -89,11 +95,12 @@ EVERYTHING = RedactPolicy()
 class _Redactor:
     """Finds values over all texts of a conversation before it replaces any."""
 
-    def __init__(self, key: bytes, conversation: str, policy: RedactPolicy) -> None:
+    def __init__(self, key: bytes, conversation: str, policy: RedactPolicy, public: str | None) -> None:
         self._secret, self._conversation = key, conversation
         self._families = frozenset(policy.kinds)
         self._names_of = presidio() if policy.names else None
         self._seen: dict[str, tuple[View, list[Span]]] = {}
+        self._public = {(s.kind, s.value) for s in self._look(public or "")[1] if s.kind.family != "secret"}
 
     def replace(self, texts: Iterable[str]) -> dict[str, tuple[str, Counter[str]]]:
         """The texts in which something was found: what each becomes, and how many spans of each kind it had."""
@@ -101,13 +108,7 @@ class _Redactor:
         counts: dict[str, Counter[str]] = {}
         for _ in range(PASSES):
             names = self._names(now.values())
-            known = {
-                (span.kind, span.value)
-                for text in now.values()
-                for span in self._look(text)[1]
-                if span.sure and not span.kind.invented(span.value)
-            }
-            known.update((NAME, name.lower()) for name in names)
+            known = self._known(now.values(), names)
             if not known:
                 break
             for original, text in now.items():
@@ -116,6 +117,21 @@ class _Redactor:
                     now[original] = new
                     counts.setdefault(original, Counter()).update(kinds)
         return {text: (now[text], found) for text, found in counts.items()}
+
+    def _known(self, texts: Iterable[str], names: Iterable[str]) -> set[Value]:
+        """What is to be replaced: values that are sure somewhere, and those whose surrogate stands there already."""
+        values: dict[bool, set[Value]] = {True: {(NAME, name.lower()) for name in names}, False: set()}
+        invented: set[Value] = set()
+        for text in texts:
+            for span in self._look(text)[1]:
+                value = span.kind, span.value
+                if span.kind.invented(span.value):
+                    invented.add(value)
+                elif value not in self._public:
+                    values[span.sure].add(value)
+        if invented:
+            values[True].update((k, v) for k, v in values[False] if (k, self._surrogate(k, v, v)) in invented)
+        return values[True]
 
     def _look(self, text: str) -> tuple[View, list[Span]]:
         if text not in self._seen:
@@ -129,7 +145,7 @@ class _Redactor:
         words = words_of(name for text in texts for name in self._names_of(self._look(text)[0].text))
         return frozenset(word for word in words if not NAME.invented(word))
 
-    def _rewrite(self, text: str, known: set[tuple[Kind, str]], names: frozenset[str]) -> tuple[str, list[str]]:
+    def _rewrite(self, text: str, known: set[Value], names: frozenset[str]) -> tuple[str, list[str]]:
         """The text with what is known replaced, and the kind of each span that was."""
         view, spans = self._look(text)
         held = [s for s in spans if s.sure or (s.kind, s.value) in known or s.kind.invented(s.value)]
@@ -138,12 +154,13 @@ class _Redactor:
         changes, kinds = [], []
         for span in settle(held):
             if (span.kind, span.value) in known:
-                changes.append((span.start, span.end, self._surrogate(span, view.text[span.start : span.end])))
+                shown = view.text[span.start : span.end]
+                changes.append((span.start, span.end, self._surrogate(span.kind, span.value, shown)))
                 kinds.append(span.kind.name)
         return (view.changed(changes), kinds) if changes else (text, kinds)
 
-    def _surrogate(self, span: Span, shown: str) -> str:
-        return span.kind.surrogate(span.value, shown, Draw(mac(self._key, f"{span.kind.name}|{span.value}")))
+    def _surrogate(self, kind: Kind, value: str, shown: str) -> str:
+        return kind.surrogate(value, shown, Draw(mac(self._key, f"{kind.name}|{value}")))
 
     @cached_property
     def _key(self) -> bytes:

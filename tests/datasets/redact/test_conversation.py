@@ -139,3 +139,19 @@ def test_a_conversation_without_anything_personal_is_as_it_was(talk: Talk) -> No
 def test_odd_contents_are_no_error(talk: Talk, odd: Any) -> None:
     done = talk({"role": "user", "content": odd}, {"role": "assistant", "content": odd, "tool_calls": [odd, "x"]})
     assert "acme" not in str([message["content"] for message in done.messages])
+
+
+def test_what_the_tasks_prompt_tells_everybody_stays_but_no_secret_of_it(clean: Clean) -> None:
+    from flywheel.datasets.redact import redact
+
+    key = "hf_" + "abcdefghijklmnopq" * 2
+    said = [{"role": "user", "content": f"help@acme.io or ana@acme.io? {key}"}]
+    done = redact(said, key=b"k", conversation="c", public=f"Write to HELP@acme.io. {key}")
+    content = done.messages[0]["content"]
+    assert content.startswith("help@acme.io or ") and "ana@" not in content and content.endswith("[SECRET:huggingface]")
+
+
+def test_a_value_is_recognised_by_the_surrogate_that_it_has_in_the_conversation(talk: Talk) -> None:
+    prompt, answer = talk("my number is 4158675309", "calling 4158675309").messages
+    assert talk(prompt, "calling 4158675309").messages == [prompt, answer]
+    assert talk(prompt, "order 4158675308").messages[1]["content"] == "order 4158675308"
