@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from flywheel.config_labels import LabelPolicy
 from flywheel.config_logs import ColumnMap, LogEntry, Section
+from flywheel.config_redact import RedactPolicy
 from flywheel.config_values import address, is_cron, is_url, variable_name
 from flywheel.errors import ConfigError
 
@@ -41,6 +42,7 @@ class DataPolicy(Section):
         None, description="JSONL of examples of what must not be forgotten, mixed into each loop"
     )
     anchor_share: float = Field(0.05, ge=0, lt=1, description="share of training rows drawn from `anchors`")
+    redact: RedactPolicy = RedactPolicy()
 
 
 class TrainRecipe(Section):

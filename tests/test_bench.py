@@ -18,6 +18,7 @@ SMALL = {
     "intake": ["--records", "60", "--rounds", "1"],
     "labels": ["--interactions", "2000"],
     "neardup": ["--texts", "40"],
+    "redact": ["--messages", "60"],
     "upstream": ["--requests", "4"],
 }
 

@@ -2,7 +2,8 @@
 
 The steps, each a module of its own: join -> quality -> settle duplicates and contradictions -> merge a conversation's
 turns -> cluster near copies -> firewall -> caps -> share of the model's own answers -> selection -> split -> replay ->
-anchors -> publish. Every row that leaves is counted by reason: rows considered = new rows of all kinds + rows dropped.
+anchors -> redact -> publish. Every row that leaves is counted by reason: rows considered = new rows of all kinds + rows
+dropped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flywheel.datasets.manifest import firewall_counts, make_manifest
 from flywheel.datasets.neardup import cluster_ids
 from flywheel.datasets.publish import DatasetBuild, load_examples, publish
 from flywheel.datasets.quality import screen
+from flywheel.datasets.redact.examples import RowRedaction
 from flywheel.datasets.rows import SFT, Row, from_columns, to_columns
 from flywheel.datasets.select import cap_self_generated, settle
 from flywheel.datasets.source import join, traffic, window
@@ -93,6 +95,8 @@ def build(
     train = sum(row.side == "train" and row.kind == SFT for row in new)
     if train < policy.min_examples:
         raise DatasetError(_too_few(task, train, policy.min_examples, len(chosen), dropped))
+    secret = home.secret()
+    redaction = RowRedaction(policy.redact, secret, settings.prompt)
     seed = f"{task}|{from_seq}|{to_seq}"
     drawn = replaying.draw(
         old,
@@ -101,13 +105,12 @@ def build(
         self_share=policy.self_share,
         seed=seed,
         outdated=outdated,
-        labels={label["target_id"]: label for label in labels},
+        labels=redaction.labels({label["target_id"]: label for label in labels}, old),
         firewall=firewall,
         quota=capped.quota,
     )
     anchored = draw_anchors(anchors, [*new, *drawn.rows], share=policy.anchor_share, seed=seed, firewall=firewall)
-    rows = [*new, *drawn.rows, *anchored.rows]
-    secret = home.secret()
+    rows, redacted = redaction.rows([*new, *drawn.rows, *anchored.rows])
     columns = [to_columns(row, secret) for row in rows]
     manifest = make_manifest(
         task=task,
@@ -134,6 +137,7 @@ def build(
             "drawn": len(anchored.rows),
             "dropped": dict(sorted(anchored.dropped.items())),
         },
+        redaction=redacted,
         window=(from_seq, to_seq),
         notes=_notes(new, policy.val_share),
     )

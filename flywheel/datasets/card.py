@@ -62,6 +62,8 @@ def card(manifest: Mapping[str, Any]) -> str:
     lines += [f"- Note: {note}" for note in manifest["notes"]]
     lines += ["", "## Where the labels come from", "", *_table(("source", "new rows"), manifest["labels"])]
     lines += ["", f"## Dropped, of {manifest['considered']} labelled rows", "", *_reasons(manifest["dropped"])]
+    if redacted := manifest.get("redaction"):
+        lines += ["", "## Redacted", "", *_table(("kind", "places"), redacted)]
     if replay["candidates"]:
         lines += ["", f"## Not replayed, of {replay['candidates']} earlier rows", "", *_reasons(replay["dropped"])]
     lines += [

@@ -20,6 +20,7 @@ from flywheel.datasets.manifest import firewall_counts, make_manifest
 from flywheel.datasets.neardup import cluster_ids
 from flywheel.datasets.prompts import Message, clean, prompt_text, target_text, with_prompt
 from flywheel.datasets.publish import DatasetBuild, publish, welcome
+from flywheel.datasets.redact.examples import RowRedaction
 from flywheel.datasets.rows import Row, make_row, to_columns
 from flywheel.datasets.select import settle
 from flywheel.datasets.split import split
@@ -69,12 +70,13 @@ def from_jsonl(
     if not any(row.side == "train" for row in rows):
         raise DatasetError(f"{train}: no row is left to train on, of {len(read)} ({dict(dropped)} dropped)")
     secret = home.secret()
+    rows, redacted = RowRedaction(policy.redact, secret, settings.prompt).rows(rows)
     columns = [to_columns(row, secret) for row in rows]
     manifest = make_manifest(
         task=task,
         parent=None,
         lineage=[],
-        policies=[digest([policy.near_duplicate, policy.val_share, settings.prompt])],
+        policies=[digest([policy.near_duplicate, policy.val_share, policy.redact.model_dump(), settings.prompt])],
         columns=columns,
         rows=rows,
         considered=considered,
@@ -83,6 +85,7 @@ def from_jsonl(
         firewall=firewall_counts(stopped.total(), len(settled)),
         replay=dict(NOTHING_DRAWN),
         anchors=dict(NOTHING_DRAWN),
+        redaction=redacted,
         window=None,
         notes=[] if any(row.side == "val" for row in rows) else ["no validation side: too few unlinked rows"],
     )

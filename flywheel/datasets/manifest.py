@@ -80,6 +80,7 @@ def make_manifest(
     firewall: dict[str, Any],
     replay: dict[str, Any],
     anchors: dict[str, Any],
+    redaction: Counter[str],
     window: Sequence[int] | None,
     notes: Sequence[str],
 ) -> dict[str, Any]:
@@ -104,6 +105,7 @@ def make_manifest(
         "firewall": firewall,
         "replay": replay,
         "anchors": anchors,
+        "redaction": dict(sorted(redaction.items())),  # spans by kind
         "self_generated": own_counts(rows),
         "labels": dict(sorted(Counter(row.label_source for row in new).items())),
         "targets": target_counts(rows),

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flywheel.datasets.prompts import Message, prompt_key, prompt_text, target_text
@@ -117,6 +117,22 @@ def make_row(
         rejected=rejected,
         desirable=desirable,
     )
+
+
+def rewritten(row: Row, messages: Sequence[Message], tools: Sequence[Any], rejected: Message | None) -> Row:
+    """The row with other texts: its id, and what it is compared by, are those of the new ones."""
+    *before, answer = messages
+    made = make_row(
+        before,
+        answer,
+        tools,
+        interaction_id=row.interaction_id,
+        kind=row.kind,
+        rejected=rejected,
+        desirable=row.desirable,
+    )
+    names = ("example_id", "messages", "tools", "text", "key", "target", "rejected")
+    return replace(row, **{name: getattr(made, name) for name in names})
 
 
 def to_columns(row: Row, secret: bytes) -> dict[str, Any]:
