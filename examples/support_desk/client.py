@@ -19,6 +19,9 @@ from examples.support_desk.people import Feedback, right
 from examples.support_desk.phrases import Message
 from examples.support_desk.plan import TASK
 
+DOUBTED = "whoever says so is not believed"
+"""Reason of a label behind which stands nobody who is believed."""
+
 TIMEOUT_S = 120.0
 FLYWHEEL = (sys.executable, "-m", "flywheel.cli.__main__")
 POST_LIMIT = 1000
@@ -144,7 +147,12 @@ class Cli:
     def review(self) -> list[dict[str, Any]]:
         """Audited interactions that wait for a reviewer."""
         found: list[dict[str, Any]] = self._json("review", "list", "--task", TASK, "--limit", "100000")
-        return found
+        return [item for item in found if item["why"] == "audit"]
+
+    def doubted(self) -> set[str]:
+        """Interactions about which only people spoke who are not believed."""
+        labels: list[dict[str, Any]] = self._json("labels", "list", "--task", TASK, "--limit", "100000")
+        return {label["target_id"] for label in labels if DOUBTED in label["reasons"]}
 
     def history(self) -> list[dict[str, Any]]:
         """Every move of the champion pointer, oldest first."""

@@ -16,7 +16,7 @@ from examples.support_desk.story import Story, Turn
 
 GOOD = 0.80
 OVER_BASELINE = 0.20
-MANY_CAPPED = 100
+MANY_STOPPED = 100
 
 
 def missed_bars(story: Story, ledger: Ledger) -> list[str]:
@@ -36,8 +36,8 @@ def missed_bars(story: Story, ledger: Ledger) -> list[str]:
         f"loop 2 should be promoted; it got {two.loop['verdict']}": two.promoted,
         f"loop 2: old queues at {two.after.old} should reach 80 %": two.after.old.value >= GOOD,
         f"loop 2: new queues at {two.after.new} should reach 80 %": two.after.new.value >= GOOD,
-        f"loop 3a: the caps stopped {few.capped_rows} rows and should stop {MANY_CAPPED}": few.capped_rows
-        >= MANY_CAPPED,
+        f"loop 3a: {few.stopped} wrong corrections were stopped, of which {MANY_STOPPED} should be": few.stopped
+        >= MANY_STOPPED,
         f"loop 3a: live accuracy {few.after.all} should stay at 80 %": few.after.all.value >= GOOD,
         f"loop 3b should be rejected; it got {many.loop['verdict']}": many.loop["verdict"] == "reject",
         "loop 3b: the champion should stay": story.champion_kept,
@@ -71,6 +71,7 @@ def details(story: Story, ledger: Ledger, missed: list[str]) -> dict[str, Any]:
                 "before": {part: _span(getattr(turn.before, part)) for part in ("all", "old", "new")},
                 "after": {part: _span(getattr(turn.after, part)) for part in ("all", "old", "new")},
                 "wrong_corrections": turn.wrong_corrections,
+                "not_believed": turn.doubted,
                 "dataset": turn.loop["dataset"],
                 "evaluation": turn.loop["evaluation"],
             }
@@ -102,6 +103,7 @@ def print_table(console: Console, story: Story) -> None:
         "rows in": [row["rows"] for row in figures],
         "labels": [row["labels"] for row in figures],
         "examples": [row["examples"] for row in figures],
+        "not believed": [turn.doubted for turn in story.turns],
         "rows the caps stopped": [turn.capped_rows for turn in story.turns],
         "accuracy before": [turn.before.all for turn in story.turns],
         "accuracy after": [turn.after.all for turn in story.turns],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from examples.support_desk import measure
@@ -29,11 +29,17 @@ class Turn:
     rows: int
     failed: int
     wrong_corrections: int = 0
+    doubted: int = 0
 
     @property
     def promoted(self) -> bool:
         """Whether the candidate became the champion."""
         return bool(self.loop["verdict"] == "promote")
+
+    @property
+    def stopped(self) -> int:
+        """Wrong corrections that did not get as far as the training data."""
+        return self.doubted + self.capped_rows
 
     @property
     def capped_rows(self) -> int:
@@ -134,8 +140,12 @@ class Teller:
             said += reviewers(self.desk, [*exchanges, *poisoned], plan.gate + SPARE_REVIEWS)
             turn = self._turn(name, before, said, self._test, wrong=len(poisoned))
             before = turn.after
+            doubted = self.desk.cli.doubted()
+            turn = replace(turn, doubted=sum(exchange.answer.interaction_id in doubted for exchange in poisoned))
+            self.story.turns[-1] = turn
             self.desk.progress.note(
-                f"{len(poisoned)} wrong corrections by {users} users; caps kept {turn.capped_rows} of the window out"
+                f"{len(poisoned)} wrong corrections by {users} users: {turn.doubted} of them not believed, "
+                f"{turn.capped_rows} rows beyond the caps"
             )
             self.story.champion_kept = self.desk.cli.task()["champion"]["release"] == champion
 

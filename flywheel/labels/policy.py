@@ -97,7 +97,8 @@ def finished(
 ) -> dict[str, Any]:
     """A row of the labels table, with the digest of its content."""
     if use == "pair" and pair is not None:
-        verdict = replace(verdict, chosen=pair.chosen, weight=pair.weight, source=pair.source)
+        own = pair.chosen == target.answer.strip()
+        verdict = replace(verdict, chosen=pair.chosen, weight=pair.weight, source=pair.source, self_generated=own)
     elif use == "kto" and verdict.y < 0.5:
         verdict = replace(verdict, chosen="", weight=verdict.confidence)  # what was said to be right is too uncertain
     label = {

@@ -13,7 +13,7 @@ from flywheel.labels.authors import Said, reliability
 from flywheel.labels.evidence import current, read_evidence
 from flywheel.labels.policy import UNSURE, make_label, policy_digest, withdrawn
 from flywheel.labels.targets import answers_by_user, feedback_by_target, target_rows
-from flywheel.labels.verdict import CONFLICT, Target
+from flywheel.labels.verdict import CONFLICT, DOUBTED, Target
 from flywheel.labels.verify import verifiers_due
 from flywheel.labels.versions import append_versions, current_digests, last_seq, load_position
 from flywheel.store.compaction import compact, sweep
@@ -37,6 +37,7 @@ class LabelsReport:
         last_seq: number of the newest label version.
         conflicts: labels that came to nothing because equally strong feedback disagrees; they wait for a reviewer.
         unsure: labels that came to nothing because too little was said.
+        doubted: labels of which all that was said comes from authors who are not believed.
     """
 
     new_versions: int
@@ -47,6 +48,7 @@ class LabelsReport:
     last_seq: int
     conflicts: int
     unsure: int
+    doubted: int
 
 
 def run_labels(
@@ -154,6 +156,7 @@ def _counts(state: _State) -> dict[str, Any]:
         "waiting": len(state.waiting),
         "conflicts": sum(CONFLICT in label["reasons"] for label in labels),
         "unsure": sum(UNSURE in label["reasons"] for label in labels),
+        "doubted": sum(DOUBTED in label["reasons"] for label in labels),
     }
 
 

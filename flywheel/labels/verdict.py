@@ -39,6 +39,7 @@ _WORDS = {
 
 CONFLICT = "equally strong feedback disagrees"
 REFUSAL = "anger at a refusal does not count"
+DOUBTED = "whoever says so is not believed"
 
 TRUSTED = 1.0
 """An author whose word is worth less never judges a candidate."""
@@ -105,12 +106,13 @@ def weigh(evidence: Sequence[Evidence], target: Target, policy: LabelPolicy, rel
     angry = [item for item in evidence if target.refused and not item.good and item.source in ("thumb", "implicit")]
     explicit = any(item.source in _EXPLICIT for item in evidence)
     evidence = [item for item in evidence if item not in angry]
-    notes = (REFUSAL,) if angry else ()
+    notes: tuple[str, ...] = (REFUSAL,) if angry else ()
     if not evidence:
         return Verdict("none", 0.5, 0.0, explicit=explicit, reasons=notes)
     # Who is hardly believed outweighs nobody, and brings nobody into a conflict.
     believed = [item for item in evidence if reliability.get(item.author, 1.0) > LEAST]
     evidence = believed or evidence
+    notes += () if believed else (DOUBTED,)
     head = _head(evidence)
     if _disagree(head, evidence):
         reasons = (CONFLICT, *_reasons(item for item in evidence if item.source in STRONG), *notes)

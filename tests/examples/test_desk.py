@@ -85,7 +85,7 @@ def test_the_written_configuration_loads_and_says_what_the_plan_says(tmp_path: P
     assert (config.gateway.port, config.dagster.port, config.home) == (8123, 3123, str(tmp_path / "home"))
     assert task.labels.audit_share == plan.audit_share
     assert task.labels.gate_labels == ("reviewer",)
-    assert task.train.max_steps == plan.max_steps == 36
+    assert task.train.max_steps == plan.max_steps == 40
     assert task.serve.max_tokens == plan.max_tokens == 7
     assert task.trigger.min_labels < plan.second
 

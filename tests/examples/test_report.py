@@ -106,6 +106,15 @@ def test_a_promoted_poisoning_a_failed_request_and_a_stuck_rollback_are_missed_b
     ] == [1] * 4
 
 
+def test_what_is_not_believed_counts_as_stopped_like_what_is_capped(story: Story) -> None:
+    few = story.turns[2]
+    few.loop["dataset"]["caps"]["capped_rows"] = 40
+    story.turns[2] = replace(few, doubted=59)
+    assert missed_bars(story, Ledger()) == ["loop 3a: 99 wrong corrections were stopped, of which 100 should be"]
+    story.turns[2] = replace(few, doubted=60)
+    assert missed_bars(story, Ledger()) == []
+
+
 def test_an_unfinished_story_says_which_loops_are_missing(story: Story) -> None:
     story.turns = story.turns[:2]
     assert missed_bars(story, Ledger()) == ["loop 3a did not run", "loop 3b did not run"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flywheel.config_labels import LabelPolicy
 from flywheel.labels.policy import UNSURE, make_label, policy_digest
-from flywheel.labels.verdict import CONFLICT, REFUSAL, Target
+from flywheel.labels.verdict import CONFLICT, DOUBTED, REFUSAL, Target
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 NOW = START + timedelta(days=8)
@@ -346,6 +346,13 @@ def test_a_preference_between_things_that_are_not_two_texts_makes_none(value: An
     assert make_label(target(), [row("preference", value)], POLICY, NOW) is None
 
 
+def test_a_preferred_answer_is_the_models_own_only_when_it_is() -> None:
+    other = row("preference", {"chosen": "sales", "rejected": "refunds"})
+    assert label(UP, other)["self_generated"] is False
+    mine = row("preference", {"chosen": "billing", "rejected": "refunds"})
+    assert label(mine)["self_generated"] is True
+
+
 def test_preferences_that_disagree_make_no_pair() -> None:
     one = row("preference", {"chosen": "a", "rejected": "b"}, author="x")
     other = row("preference", {"chosen": "b", "rejected": "a"}, author="y")
@@ -365,7 +372,8 @@ def test_the_word_of_an_author_who_was_often_wrong_weighs_less_and_never_judges(
     worth = {("user", "a"): 0.5}
     found = label(CORRECTION, worth=worth)
     assert (found["use"], found["weight"]) == ("sft", 0.5)
-    assert label(CORRECTION, worth={("user", "a"): 0.2})["use"] == "none"
+    found = label(CORRECTION, worth={("user", "a"): 0.2})
+    assert (found["use"], found["reasons"]) == ("none", ["corrected by the user", DOUBTED, UNSURE])
     assert label(CORRECTION, worth=worth, audit=True)["use"] == "none"
     assert label(CORRECTION, worth={("user", "b"): 0.5}, audit=True)["use"] == "eval"
 
