@@ -16,6 +16,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from personal.corpus import Item, Truth, make
 from personal.values import LANGUAGES
@@ -119,7 +120,7 @@ def _redact(text: str) -> object:
     return redact([{"role": "user", "content": text}], key=b"bench", conversation="one")
 
 
-def _scan() -> Callable[[str], object]:
+def _scan() -> Callable[[str], Any]:
     import datafog
 
     return lambda text: datafog.scan(text, engine="regex")
@@ -129,7 +130,7 @@ def _peer() -> Callable[[str], Found]:
     scan = _scan()
 
     def found(text: str) -> Found:
-        entities = scan(text).entities  # type: ignore[attr-defined]
+        entities = scan(text).entities
         return [(one.start, one.end, PEER_KINDS[one.type]) for one in entities if one.type in PEER_KINDS]
 
     return found

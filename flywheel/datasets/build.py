@@ -79,7 +79,8 @@ def build(
 
     sound, faulty = screen(joined)
     settled, unsettled = settle(sound)
-    settled, repeated = merge_turns(settled)
+    # A retired suite's item trains once: it must stay known by its own id.
+    settled, repeated = merge_turns(settled, apart=graduated)
     old, outdated = replaying.candidates(earlier)
     anchors = read_anchors(home, policy.anchors, settings.prompt)
     sizes = len(settled), len(old)
@@ -164,7 +165,7 @@ def _clustered(
             members.setdefault(name, set()).add(text)
     total, chunks = traffic(home, registry, task)
     large = large_clusters(members, chunks, total=total, threshold=threshold)
-    return rows, Firewall(held_out, held, large)
+    return rows, Firewall(held_out, held, large, home.secret())
 
 
 def _screen(rows: Sequence[Row], firewall: Firewall) -> tuple[list[Row], Counter[str]]:

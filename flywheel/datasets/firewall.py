@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flywheel.datasets.neardup import Index
 from flywheel.datasets.prompts import normalise
-from flywheel.datasets.rows import Row
+from flywheel.datasets.rows import Row, prompt_mac
 
 LARGE_SHARE = 0.005
 LARGE_FLOOR = 20
@@ -47,11 +47,13 @@ class Firewall:
         held_out: see there.
         large: cluster ids that are large.
         clusters: cluster id of each held-out prompt.
+        secret: the deployment's; a stored row may be redacted, and is then known by the keyed hash of its prompt.
     """
 
-    def __init__(self, held_out: HeldOut, clusters: Sequence[str], large: Iterable[str]) -> None:
+    def __init__(self, held_out: HeldOut, clusters: Sequence[str], large: Iterable[str], secret: bytes) -> None:
         self._held_out = held_out
         self._prompts = frozenset(normalise(prompt) for prompt in held_out.prompts)
+        self._macs = frozenset(prompt_mac(secret, prompt) for prompt in self._prompts)
         self._clusters = frozenset(clusters) - frozenset(large)
 
     def reason(self, row: Row) -> str:
@@ -62,7 +64,7 @@ class Firewall:
             return "held_out_interaction"
         if row.conversation_id and row.conversation_id in self._held_out.conversation_ids:
             return "held_out_conversation"
-        if row.text in self._prompts:
+        if row.text in self._prompts or row.prompt_mac in self._macs:
             return "held_out_copy"
         if row.cluster_id in self._clusters:
             return "held_out_near_copy"

@@ -162,9 +162,11 @@ def load_examples(home: Home, digest: str) -> list[dict[str, Any]]:
     return rows
 
 
-def lineage_prompts(home: Home, digests: Sequence[str]) -> list[str]:
-    """Distinct ``prompt_text`` of every row, of either side, of some datasets; sorted."""
-    return sorted({from_columns(row).text for digest in digests for row in load_examples(home, digest)})
+def lineage_prompts(home: Home, digests: Sequence[str]) -> dict[str, str]:
+    """``prompt_text`` of every row, of either side, of some datasets, by `rows.prompt_mac` of what it was before
+    redaction: an exact copy is known by the key, a near one by the text."""
+    rows = (from_columns(row) for digest in digests for row in load_examples(home, digest))
+    return {row.prompt_mac: row.text for row in rows}
 
 
 def lineage_interactions(home: Home, digests: Sequence[str]) -> frozenset[str]:

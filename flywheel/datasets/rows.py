@@ -7,8 +7,6 @@ worse one. ``kto``: a prompt and the model's answer, which was found good or bad
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from typing import Any
 
 from flywheel.datasets.prompts import Message, prompt_key, prompt_text, target_text
 from flywheel.store.digests import canonical_json, digest
+from flywheel.store.home import mac
 
 SFT, PAIR, KTO = "sft", "pair", "kto"
 KINDS = (SFT, PAIR, KTO)
@@ -32,6 +31,7 @@ class Row:
     ``example_id`` covers interaction, messages and tools, so a relabelled interaction is another example.
 
     Args:
+        prompt_mac: `prompt_mac` of the prompt as it was before redaction; "" while it is ``text``.
         learned: places of earlier messages that are learned besides the answer.
         rejected: of a pair, the worse answer.
         desirable: of a ``kto`` row, whether the answer was good.
@@ -56,6 +56,7 @@ class Row:
     origin: str = "new"
     line: int = 0  # of the file that the row came from, when it came from one
     kind: str = SFT
+    prompt_mac: str = ""
     learned: tuple[int, ...] = ()
     rejected: Message | None = None
     desirable: bool | None = None
@@ -119,6 +120,11 @@ def make_row(
     )
 
 
+def prompt_mac(secret: bytes, text: str) -> str:
+    """Keyed hash of a prompt's text: equal prompts are known as such without the text. 32 hex digits."""
+    return mac(secret, f"prompt|{text}").hex()[:32]
+
+
 def rewritten(row: Row, messages: Sequence[Message], tools: Sequence[Any], rejected: Message | None) -> Row:
     """The row with other texts: its id, and what it is compared by, are those of the new ones."""
     *before, answer = messages
@@ -144,7 +150,9 @@ def to_columns(row: Row, secret: bytes) -> dict[str, Any]:
         "interaction_id": row.interaction_id,
         "user_key": row.user_key,
         "conversation_id": row.conversation_id,
-        "cluster_id": row.cluster_id,
+        # Keyed: a cluster is named by a digest of one of its raw texts, which could be guessed when it is short.
+        "cluster_id": mac(secret, f"cluster|{row.cluster_id}").hex()[:32] if row.cluster_id else "",
+        "prompt_mac": row.prompt_mac or prompt_mac(secret, row.text),
         "side": row.side,
         "kind": row.kind,
         "messages": canonical_json(row.messages).decode(),
@@ -157,7 +165,7 @@ def to_columns(row: Row, secret: bytes) -> dict[str, Any]:
         "generated_by": row.generated_by,
     }
     content = canonical_json([columns["messages"], columns["tools"], columns["rejected"]])
-    columns["row_key"] = hmac.new(secret, b"row|" + content, hashlib.sha256).hexdigest()[:32]
+    columns["row_key"] = mac(secret, f"row|{content.decode()}").hex()[:32]
     return columns
 
 
@@ -180,6 +188,7 @@ def from_columns(columns: dict[str, Any]) -> Row:
         side=columns["side"],
         origin=columns["origin"],
         kind=columns["kind"],
+        prompt_mac=columns["prompt_mac"] or "",
         learned=tuple(place for place, mask in enumerate(columns["train_mask"][:-1]) if mask),
         rejected=json.loads(columns["rejected"]) if columns["rejected"] else None,
         desirable=columns["desirable"],
@@ -200,8 +209,8 @@ CONTENT = (
     "origin",
     "generated_by",
 )
-"""Columns that a dataset's digest covers. Not `user_key` and `row_key`, which differ between deployments for equal
-traffic, nor `cluster_id`, whose name may change with texts that are not in the dataset."""
+"""Columns that a dataset's digest covers. Not `user_key`, `prompt_mac` and `row_key`, which differ between deployments
+for equal traffic, nor `cluster_id`, whose name may change with texts that are not in the dataset."""
 
 
 def content(columns: dict[str, Any]) -> dict[str, Any]:

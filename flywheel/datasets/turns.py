@@ -9,7 +9,7 @@ Only messages of the assistant are ever learned; results of tools are not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,15 +18,18 @@ from flywheel.datasets.rows import SFT, Row
 from flywheel.store.digests import digest
 
 
-def merge_turns(rows: Iterable[Row]) -> tuple[list[Row], Counter[str]]:
+def merge_turns(rows: Iterable[Row], *, apart: Collection[str] = ()) -> tuple[list[Row], Counter[str]]:
     """The rows with each conversation's repeated turns merged into its longest; reason ``earlier_turn`` for those gone.
 
     A merged row weighs what its lightest answer does. The order of the rows does not matter.
+
+    Args:
+        apart: interactions whose rows stay rows of their own.
     """
     talks: dict[str, list[Row]] = defaultdict(list)
     kept: list[Row] = []
     for row in rows:
-        if row.kind == SFT and row.conversation_id:
+        if row.kind == SFT and row.conversation_id and row.interaction_id not in apart:
             talks[row.conversation_id].append(row)
         else:
             kept.append(row)

@@ -313,13 +313,14 @@ class Engine:
         return len(piece)
 
     def _read_together(self, group: list[Request]) -> None:
-        first = len(self._rows)
+        first, count = len(self._rows), len(group)
         try:
             logits = self._forwards.read_together(
                 [request.prompt_ids for request in group], first, [request.adapter for request in group]
             )
-        except Exception:  # noqa: BLE001 - whatever it is must fail the request whose fault it is, and no other
-            for row in range(first, first + len(group)):
+        except Exception as error:  # noqa: BLE001 - it must fail the request whose fault it is, and no other
+            log.warning("%d prompts are read one by one, as together failed: %s", count, without_message(error))
+            for row in range(first, first + count):
                 self._forwards.clear(row)
             for request in group:
                 self._reading = request

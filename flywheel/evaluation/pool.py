@@ -14,6 +14,7 @@ from typing import Any
 from flywheel.config import Config
 from flywheel.datasets import cluster_ids, lineage_prompts, near_any, prompt_text
 from flywheel.datasets.firewall import large_clusters
+from flywheel.datasets.rows import prompt_mac
 from flywheel.datasets.source import traffic
 from flywheel.labels import current_labels
 from flywheel.store.home import Home
@@ -134,10 +135,12 @@ def compare(
         lineage: digests of the datasets that the champion has learned.
         threshold: Jaccard of character 5-grams from which two prompts are near copies.
     """
-    taught = lineage_prompts(home, lineage)
+    known, secret = lineage_prompts(home, lineage), home.secret()
+    taught = sorted(set(known.values()))
     texts = [candidate.text for candidate in candidates]
     clusters = cluster_ids([*texts, *taught], threshold=threshold)
     near = near_any(texts, taught, threshold=threshold) if taught else [False] * len(texts)
+    near = [found or prompt_mac(secret, text) in known for found, text in zip(near, texts, strict=True)]
     members: dict[str, set[str]] = defaultdict(set)
     mine = set(clusters[: len(texts)])
     for cluster, text in zip(clusters, [*texts, *taught], strict=True):

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from flywheel.config import Config, GatePolicy, SuitePolicy
 from flywheel.datasets import lineage_interactions, lineage_prompts, prompt_text
+from flywheel.datasets.rows import prompt_mac
 from flywheel.errors import CheckpointError, DatasetError, EvaluationError
 from flywheel.evaluation.items import Suite, load_suite
 from flywheel.evaluation.life import retire, spend, uses
@@ -175,13 +176,14 @@ def _mismatch(scores: SuiteScores, suite: Suite, task: str) -> list[str]:
 def _overlap(home: Home, datasets: list[str], suites: list[Suite]) -> list[str]:
     """Suite items that the candidate has been taught: themselves, or, for those that decide, an exact copy."""
     try:
-        ids, texts = set(lineage_interactions(home, datasets)), set(lineage_prompts(home, datasets))
+        ids, taught = lineage_interactions(home, datasets), lineage_prompts(home, datasets)
     except DatasetError as error:
         return [f"a dataset of the candidate cannot be read, so overlap is unknown: {error}"]
-    faults = []
+    secret, faults = home.secret(), []
     for suite in suites:
         same = sum(item.interaction_id in ids for item in suite.items)
-        copies = sum(item.slice == "novel" and prompt_text(item.messages) in texts for item in suite.items)
+        decide = [prompt_text(item.messages) for item in suite.items if item.slice == "novel"]
+        copies = sum(prompt_mac(secret, text) in taught for text in decide)
         if same or copies:
             faults.append(
                 f"the candidate was trained on {max(same, copies)} of the {len(suite.items)} items of the {suite.kind} "

@@ -102,7 +102,8 @@ EXAMPLES = pa.schema(
         ("interaction_id", pa.string()),
         ("user_key", pa.string()),
         ("conversation_id", pa.string()),
-        ("cluster_id", pa.string()),
+        ("cluster_id", pa.string()),  # keyed: equal within a dataset, and says nothing
+        ("prompt_mac", pa.string()),  # keyed hash of the prompt before redaction: its raw copies are known by it
         ("side", pa.string()),  # train | val
         ("kind", pa.string()),  # sft | pair | kto
         ("messages", pa.string()),  # JSON list; the last is the answer, of a pair the better one

@@ -37,7 +37,7 @@ def test_another_choice_of_a_held_out_call_is_held_out_too(world: Any, phrases: 
     from flywheel.datasets.rows import make_row
 
     messages, target = [{"role": "user", "content": "x"}], {"role": "assistant", "content": "y"}
-    firewall = Firewall(HeldOut(frozenset({"chatcmpl-1"})), [], [])
+    firewall = Firewall(HeldOut(frozenset({"chatcmpl-1"})), [], [], b"key")
     assert firewall.reason(make_row(messages, target, None, interaction_id="chatcmpl-1#2")) == "held_out_interaction"
     assert firewall.reason(make_row(messages, target, None, interaction_id="chatcmpl-2")) == ""
 

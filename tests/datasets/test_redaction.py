@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flywheel.datasets import from_jsonl, load_examples
-from flywheel.datasets.rows import from_columns
+from flywheel.datasets import HeldOut, cluster_ids, from_jsonl, lineage_prompts, load_examples, prompt_text
+from flywheel.datasets.rows import from_columns, prompt_mac
 
 RAW = ("ana.ruiz@acme.io", "ANA.RUIZ@ACME.IO", "4929123456789015", "4158675309", "81.2.69.142")
 KEY = "hf_" + "abcdefghijklmnopq" * 2
@@ -95,6 +95,40 @@ def test_the_users_own_file_is_redacted_too(deployment: Any, tmp_path: Path) -> 
     built = from_jsonl(at.config, at.home, at.registry, at.task, path)
     assert built.manifest["redaction"] == {"email": 8}
     assert RAW[0] not in stored(at.home.datasets)
+
+
+def test_a_held_out_prompt_is_known_in_its_redacted_copy(make_world: Callable[..., Any]) -> None:
+    world = make_world(replay_share=0.5, val_share=0)
+    asked = f"{RAW[0]} {RAW[2]} {RAW[3]}"  # nothing of it stays
+    world.teach(asked, "on its way")
+    world.teach_many(3)
+    first = world.build()
+    known = lineage_prompts(world.at.home, [first.digest])
+    assert asked not in known.values() and prompt_mac(world.at.home.secret(), prompt_text(said(asked))) in known
+    world.teach_many(4, first=50)
+    held = HeldOut(prompts=(prompt_text(said(asked)),))
+    again = world.build(from_seq=4, parent=first.digest, lineage=[first.digest], held_out=held)
+    assert again.manifest["replay"]["dropped"] == {"held_out_copy": 1} and again.replay == 3
+
+
+def test_a_replayed_row_is_known_by_its_raw_prompt_in_the_next_dataset_too(make_world: Callable[..., Any]) -> None:
+    world = make_world(replay_share=0.5, val_share=0)
+    world.teach(f"I am {RAW[0]}", "hello")
+    first = world.build()
+    world.teach_many(2, first=50)
+    again = world.build(from_seq=1, parent=first.digest, lineage=[first.digest])
+    (row,) = [row for row in world.rows(again) if row["origin"] == "replay"]
+    assert row["prompt_mac"] == prompt_mac(world.at.home.secret(), prompt_text(said(f"I am {RAW[0]}")))
+
+
+def test_the_name_of_a_cluster_leads_back_to_no_text(world: Any) -> None:
+    world.teach("hi", "hello")
+    (row,) = world.rows(world.build())
+    assert row["cluster_id"] not in ("", *cluster_ids(["hi"], threshold=0.7))
+
+
+def said(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
 
 
 def test_a_task_can_say_what_is_replaced(make_world: Callable[..., Any]) -> None:

@@ -71,6 +71,22 @@ def test_results_of_tools_are_never_learned() -> None:
     assert to_columns(merged, b"key")["train_mask"] == [False, True, False, True]
 
 
+def test_an_item_of_a_retired_suite_trains_once_although_a_later_turn_repeats_it(make_world: Any) -> None:
+    world = make_world(val_share=0, replay_share=0)
+    start = [{"role": "user", "content": "where is it"}]
+    longer = [*start, {"role": "assistant", "content": "here"}, {"role": "user", "content": "and the bill"}]
+    items = [
+        world.teach(start, "here", conversation="talk", use="eval"),
+        world.teach(longer, "paid", conversation="talk", use="eval"),
+    ]
+    graduated = frozenset(items)
+    first = world.build(graduated=graduated)
+    assert {row["interaction_id"] for row in world.rows(first)} == graduated
+    world.teach_many(2, first=50)
+    again = world.build(from_seq=2, graduated=graduated, parent=first.digest, lineage=[first.digest])
+    assert not graduated & {row["interaction_id"] for row in world.rows(again)}
+
+
 def test_a_replayed_row_teaches_its_own_answer_only(make_world: Any) -> None:
     world = make_world(replay_share=0.5, val_share=0)
     start = [{"role": "user", "content": "where is it"}]

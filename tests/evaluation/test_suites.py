@@ -218,6 +218,19 @@ def test_near_copies_of_what_the_champion_learned_judge_nobody(log: Any, tmp_pat
     assert found.counts["near copy of training data"] == 3
 
 
+def test_a_copy_of_what_the_champion_learned_redacted_judges_nobody(log: Any, tmp_path: Path) -> None:
+    asked = "ana.ruiz@acme.io 4929123456789015"
+    taught = tmp_path / "train.jsonl"
+    taught.write_text(json.dumps({"text": asked, "label": "shipping"}) + "\n")
+    d = log.deployment
+    lineage = from_jsonl(d.config, d.home, d.registry, d.task, taught, None).digest
+    copied = log.add("copied", asked)
+    log.many(4, start=100)
+    log.write()
+    found = log.select(lineage=(lineage,))
+    assert copied not in {item.interaction_id for item in found.gate.items + found.golden.items}
+
+
 def test_items_of_a_very_common_prompt_are_reported_as_repeats_and_never_decide(log: Any, tmp_path: Path) -> None:
     common = "where is my order number twelve thousand please"
     taught = tmp_path / "train.jsonl"

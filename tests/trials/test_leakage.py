@@ -67,7 +67,7 @@ def test_the_firewall_takes_less_than_a_tenth(rows: list[Row], size: int) -> Non
             sizes[row.cluster_id] += 1
     large = [cluster for cluster, count in sizes.items() if is_large(count, len(rows))]
     held = HeldOut(frozenset(row.interaction_id for row in suite), prompts=tuple(row.text for row in suite))
-    firewall = Firewall(held, [row.cluster_id for row in suite], large)
+    firewall = Firewall(held, [row.cluster_id for row in suite], large, b"key")
     items = {row.interaction_id for row in suite}
     others = [row for row in rows if row.interaction_id not in items]
     reasons = Counter(reason for row in others if (reason := firewall.reason(row)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flywheel.config_redact import RedactPolicy
 from flywheel.datasets.prompts import Message
 from flywheel.datasets.redact.conversation import Redacted, redact
-from flywheel.datasets.rows import Row, rewritten
+from flywheel.datasets.rows import Row, prompt_mac, rewritten
 
 Label = Mapping[str, Any]
 
@@ -38,6 +38,7 @@ class RowRedaction:
         for row in rows:
             worse = [row.rejected] if row.rejected else []
             found = self._redact(row, worse)
+            row = replace(row, prompt_mac=row.prompt_mac or prompt_mac(self.key, row.text))
             if found.counts:
                 rejected = found.messages.pop() if worse else None
                 row = rewritten(row, found.messages, found.tools or (), rejected)
